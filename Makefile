@@ -1,0 +1,63 @@
+# Every target sets up the virtual environment it needs; the second run finds it ready.
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+
+# The real data sets are used where they are at hand; nothing is downloaded by the tests.
+ifndef GRAPHMATERN_DATA
+ifneq ($(wildcard ../shared/data/README.md),)
+export GRAPHMATERN_DATA := $(abspath ../shared/data)
+endif
+endif
+
+# A constraints file given through the environment also binds the build environment.
+export PIP_CONSTRAINT := $(abspath constraints.txt)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Parallel test workers share two cores: one BLAS and OpenMP thread each.
+export OMP_NUM_THREADS ?= 1
+export MPLBACKEND ?= Agg
+
+.PHONY: help demo test lint format unit minimum evidence bench docs clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable '.[io,dev]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.ready
+	$(BIN)/pip install --quiet --editable '.[io,dev,docs]'
+	@touch $@
+
+demo: $(VENV)/.ready  ## the main job on a generated city; pictures in demo/
+	$(BIN)/graphmatern demo --out demo
+
+test: lint unit  ## lint, types, unit and property tests, docstring examples
+
+lint: $(VENV)/.ready  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.ready  ## rewrite the sources in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+unit: $(VENV)/.ready
+	$(BIN)/pytest -n $(JOBS) -q
+
+minimum: PIP_CONSTRAINT := $(abspath tests/minimum-constraints.txt)
+minimum:  ## the tests with the oldest supported dependencies, in their own environment
+	test -e .venv-minimum/.ready || { \
+	  $(PYTHON) -m venv .venv-minimum && \
+	  .venv-minimum/bin/pip install --quiet --editable '.[io,dev]' && \
+	  touch .venv-minimum/.ready; }
+	.venv-minimum/bin/pytest -n $(JOBS) -q
+
+clean:  ## remove environments, caches and generated output
+	rm -rf .venv .venv-minimum build demo results .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
