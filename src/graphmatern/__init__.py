@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 # Public name -> module that defines it.
-_EXPORTS: dict[str, str] = {}
+_EXPORTS: dict[str, str] = {
+    "Graph": "graphmatern.graph",
+    "Spectrum": "graphmatern.graph",
+    "make_roads": "graphmatern.graph",
+}
 _SUBMODULES = ("errors",)
 
 if TYPE_CHECKING:
     from graphmatern import errors as errors
+    from graphmatern.graph import Graph as Graph
+    from graphmatern.graph import Spectrum as Spectrum
+    from graphmatern.graph import make_roads as make_roads
 
-__all__ = [*_EXPORTS, *_SUBMODULES, "__version__"]  # noqa: PLE0604
+__all__ = [*_EXPORTS, *_SUBMODULES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

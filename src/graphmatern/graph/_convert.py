@@ -1,0 +1,243 @@
+"""Graphs from and to other libraries' objects, in words, and compared with each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from graphmatern._validation import FaultList, abbreviate
+from graphmatern.errors import GraphError, TableError
+from graphmatern.graph import _build
+
+if TYPE_CHECKING:
+    import networkx as nx
+    import pandas as pd
+
+    from graphmatern.graph._build import GraphParts
+    from graphmatern.graph._edge_rows import EdgeRows
+    from graphmatern.graph._graph import Graph
+
+__all__ = ["describe", "parts_from_networkx", "parts_from_pyg", "same_parts", "to_networkx"]
+
+
+def _edge_attribute(
+    edges: list[Any], attribute: str | None, faults: FaultList, *, optional: bool
+) -> list[Any] | None:
+    """Values of an edge attribute; None where no edge has it and it is optional."""
+    if attribute is None:
+        return None
+    values = [data.get(attribute) for *_, data in edges]
+    missing = [ends for (*ends, _), value in zip(edges, values, strict=True) if value is None]
+    if len(missing) == len(values) and optional:
+        return None
+    if missing:
+        rule = f"must stand at every edge (attribute {attribute!r})"
+        faults.add(
+            "graph", rule, f"edges without it: {abbreviate(missing)}", "Add it, or pass another name or None."
+        )
+    return values
+
+
+def _node_positions(graph: nx.Graph[Any], position: str | tuple[str, ...] | None, faults: FaultList) -> Any:
+    """Coordinates from node attributes, in the order of the nodes."""
+    attributes = [data for _, data in graph.nodes(data=True)]
+    if position is None:
+        complete = {
+            name for name in ("pos", "x", "y") if attributes and all(name in data for data in attributes)
+        }
+        position = "pos" if "pos" in complete else ("x", "y")
+        if not complete.issuperset([position] if position == "pos" else position):
+            return None
+    names: tuple[str, ...] = (position,) if isinstance(position, str) else position
+    lacking = [node for node, data in graph.nodes(data=True) if any(name not in data for name in names)]
+    if lacking:
+        faults.add(
+            "position",
+            f"must be attributes of every node ({names})",
+            f"nodes without: {abbreviate(lacking)}",
+            "Add them.",
+        )
+        return None
+    if isinstance(position, str):
+        return [tuple(data[position]) for data in attributes]
+    return [tuple(data[name] for name in names) for data in attributes]
+
+
+def parts_from_networkx(
+    graph: nx.Graph[Any],
+    *,
+    weight: str | None,
+    length: str | None,
+    geometry: str | None,
+    position: str | tuple[str, ...] | None,
+    masses: Any,
+    parallel: str,
+) -> GraphParts:
+    """Parts of a networkx graph; see `Graph.from_networkx`."""
+    faults = FaultList("no graph was made", GraphError)
+    if not hasattr(graph, "is_directed"):
+        received = f"a {type(graph).__name__}"
+        raise faults.raise_now(
+            "graph", "must be a networkx Graph or MultiGraph", received, "Use another constructor."
+        )
+    if graph.is_directed():
+        raise faults.raise_now(
+            "graph", "must be undirected", f"a {type(graph).__name__}", "Call its `to_undirected()` first."
+        )
+    edges = list(graph.edges(data=True))
+    lengths = _edge_attribute(edges, length, faults, optional=False)
+    weights = None if length is not None else _edge_attribute(edges, weight, faults, optional=True)
+    places = _node_positions(graph, position, faults)
+    faults.raise_if_any()
+    lines = None if geometry is None else [data.get(geometry) for *_, data in edges]
+    return _build.parts_from_edges(
+        [(first, second) for first, second, _ in edges],
+        source=None,
+        target=None,
+        weight=weights,
+        length=lengths,
+        id=None,
+        geometry=lines,
+        nodes=list(graph.nodes),
+        positions=places,
+        masses=masses,
+        parallel=parallel,
+    )
+
+
+def _as_numpy(tensor: Any) -> np.ndarray[Any, Any] | None:
+    """Return a tensor of any device as an array, without importing torch."""
+    if tensor is None:
+        return None
+    return np.asarray(tensor.detach().cpu().numpy() if hasattr(tensor, "detach") else tensor)
+
+
+def parts_from_pyg(data: Any, *, weight: str | None, nodes: Any) -> GraphParts:
+    """Parts of a PyTorch Geometric graph; see `Graph.from_pyg`."""
+    faults = FaultList("no graph was made", GraphError)
+    pairs = _as_numpy(getattr(data, "edge_index", None))
+    if pairs is None or pairs.ndim != 2 or pairs.shape[0] != 2:
+        received = "none" if pairs is None else f"shape {pairs.shape}"
+        raise faults.raise_now(
+            "data.edge_index", "must have shape (2, n_edges)", received, "Check the object."
+        )
+    attribute = weight or "edge_weight"
+    given = _as_numpy(getattr(data, attribute, None))
+    if weight is not None and given is None:
+        faults.add("weight", "must be an attribute of `data`", repr(weight), "Name another, or leave it out.")
+    values = np.ones(pairs.shape[1]) if given is None else given.reshape(given.shape[0], -1)[:, 0]
+    n_nodes = int(getattr(data, "num_nodes", None) or (pairs.max(initial=-1) + 1))
+    if pairs.size and (pairs.min() < 0 or pairs.max() >= n_nodes):
+        faults.add(
+            "data.edge_index",
+            f"must lie in 0..{n_nodes - 1}",
+            f"{pairs.min()}..{pairs.max()}",
+            "Check num_nodes.",
+        )
+    if len(values) != pairs.shape[1]:
+        faults.add(
+            attribute,
+            f"must have one entry per edge ({pairs.shape[1]})",
+            f"{len(values)}",
+            "Check the object.",
+        )
+    faults.raise_if_any()
+    matrix = sp.coo_array((values.astype(np.float64), (pairs[0], pairs[1])), shape=(n_nodes, n_nodes)).tocsr()
+    if given is None:
+        matrix.data[:] = 1.0
+    upward = sp.triu(matrix, k=1).nnz
+    if upward == 0 or upward == matrix.nnz:  # listed in one direction only
+        matrix = sp.csr_array(matrix + matrix.T)
+    elif given is None:
+        matrix = sp.csr_array(matrix.maximum(matrix.T))
+    return _build.parts_from_adjacency(
+        matrix, nodes=nodes, positions=_as_numpy(getattr(data, "pos", None)), masses=None
+    )
+
+
+def to_networkx(parts: GraphParts, rows: EdgeRows, attributes: pd.DataFrame | None) -> nx.Graph[Any]:
+    """Make a networkx graph; see `Graph.to_networkx`."""
+    import networkx as nx
+
+    index = parts.names.index
+    n_nodes = len(index)
+    has_parallel = len(np.unique(rows.pair_keys(n_nodes))) < len(rows)
+    graph: nx.Graph[Any] = nx.MultiGraph() if has_parallel else nx.Graph()
+    graph.add_nodes_from(index)
+    ends = zip(index[rows.source], index[rows.target], strict=True)
+    for row, (first, second) in enumerate(ends):
+        data: dict[str, Any] = {"weight": float(rows.weight[row])}
+        if rows.ids is not None:
+            data["id"] = rows.ids[row]
+        if rows.length is not None:
+            data["length"] = float(rows.length[row])
+        if rows.geometry is not None and rows.geometry[row] is not None:
+            data["geometry"] = rows.geometry[row]
+        graph.add_edge(first, second, **data)
+    if parts.positions is not None:
+        nx.set_node_attributes(
+            graph, dict(zip(index, map(tuple, parts.positions.tolist()), strict=True)), "pos"
+        )
+    if attributes is not None:
+        faults = FaultList("no networkx graph was made", TableError)
+        known = parts.names.codes(attributes.index) >= 0
+        if not known.all():
+            parts.names.note_unknown(attributes.index[~known], "attributes", faults)
+        faults.raise_if_any()
+        for column in attributes:
+            nx.set_node_attributes(graph, attributes[column].to_dict(), str(column))
+    return graph
+
+
+def same_parts(one: GraphParts, other: GraphParts) -> bool:
+    """Whether two graphs have the same content."""
+
+    def equal(a: Any, b: Any) -> bool:
+        return (a is None and b is None) or (a is not None and b is not None and np.array_equal(a, b))
+
+    if not (
+        equal(one.weights.indptr, other.weights.indptr)
+        and equal(one.weights.indices, other.weights.indices)
+        and equal(one.weights.data, other.weights.data)
+        and one.names.equals(other.names)
+        and equal(one.positions, other.positions)
+        and equal(one.masses, other.masses)
+    ):
+        return False
+    if one.rows is None or other.rows is None:
+        return one.rows is other.rows or (one.rows or other.rows).length is None  # type: ignore[union-attr]
+    columns = ("source", "target", "weight", "length", "ids")
+    if not all(equal(getattr(one.rows, name), getattr(other.rows, name)) for name in columns):
+        return False
+    lines, others = one.rows.geometry, other.rows.geometry
+    if lines is None or others is None:
+        return lines is others
+    return all(equal(a, b) for a, b in zip(lines, others, strict=True))
+
+
+def describe(graph: Graph) -> str:
+    """Text of `Graph.summary`."""
+    sizes = np.sort(np.bincount(graph.components))[::-1]
+    neighbours = np.diff(graph.weights.indptr)
+    isolated = int((neighbours == 0).sum())
+    lines = [
+        f"{graph.n_nodes:,} nodes, {graph.n_edges:,} edges",
+        f"components   {len(sizes):,} (largest {sizes[0]:,} nodes; {isolated:,} isolated nodes)",
+        f"neighbours   {neighbours.min()} to {neighbours.max()}, mean {neighbours.mean():.2f}",
+    ]
+    if graph.n_edges:
+        weight = graph.weights.data
+        lines.append(f"weights      {weight.min():.4g} to {weight.max():.4g}, median {np.median(weight):.4g}")
+    table = graph._rows
+    if table.length is not None and len(table):
+        length = table.length
+        lines.append(f"lengths      {length.min():.4g} to {length.max():.4g}, total {length.sum():.6g}")
+    if len(table) > graph.n_edges:
+        lines.append(f"edge table   {len(table):,} rows, parallel edges included")
+    if graph.masses is not None:
+        lines.append(f"node masses  {graph.masses.min():.4g} to {graph.masses.max():.4g}")
+    if graph.positions is not None:
+        lines.append(f"positions    {graph.positions.shape[1]}-dimensional")
+    return "\n".join(lines)

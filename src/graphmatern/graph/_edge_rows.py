@@ -1,0 +1,157 @@
+"""The rows of an edge table, by node position, and how they become a weight matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from graphmatern._validation import warn
+from graphmatern.errors import EdgeWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+__all__ = ["PARALLEL_RULES", "EdgeRows", "mean_over_length", "rows_of_matrix", "warn_of_loops"]
+
+PARALLEL_RULES = ("sum", "mean_length", "first", "error")
+
+
+def mean_over_length(length: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights of edges from their lengths: the mean length divided by each length."""
+    return length.mean() / length if len(length) else length
+
+
+def warn_of_loops(count: int) -> None:
+    """Warn that so many self-loops were dropped, if any were."""
+    if count:
+        warn(
+            f"{count} self-loop{'s' if count > 1 else ''} dropped: they do not change a Laplacian",
+            EdgeWarning,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeRows:
+    """Edges as they were given, parallel ones included, self-loops excluded.
+
+    Attributes
+    ----------
+    source, target : ndarray of int64, shape (n_rows,)
+        Positions of the end nodes.
+    weight : ndarray, shape (n_rows,)
+        Weight of each row by itself, before parallel rows are merged.
+    length : ndarray, shape (n_rows,), optional
+        Lengths, where known.
+    geometry : list of ndarray (n_points, 2), optional
+        Polylines from source to target, where known; None for a row without one.
+    ids : pandas.Index, optional
+        Names of the rows; their numbers where None.
+    """
+
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    length: NDArray[np.float64] | None = None
+    geometry: Sequence[NDArray[np.float64] | None] | None = None
+    ids: pd.Index[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def take(self, rows: NDArray[np.int64]) -> EdgeRows:
+        """Return the rows at these positions, in this order."""
+        return EdgeRows(
+            self.source[rows],
+            self.target[rows],
+            self.weight[rows],
+            None if self.length is None else self.length[rows],
+            None if self.geometry is None else [self.geometry[row] for row in rows],
+            None if self.ids is None else self.ids[rows],
+        )
+
+    def restrict(self, position: NDArray[np.int64]) -> EdgeRows:
+        """Keep the rows between kept nodes and renumber their ends.
+
+        Parameters
+        ----------
+        position : ndarray of int64, shape (n_nodes,)
+            New position of every node, −1 where it is dropped.
+        """
+        kept = self.take(np.flatnonzero((position[self.source] >= 0) & (position[self.target] >= 0)))
+        return replace(kept, source=position[kept.source], target=position[kept.target])
+
+    def without_loops(self) -> EdgeRows:
+        """Drop edges from a node to itself, with a warning that counts them."""
+        loops = self.source == self.target
+        warn_of_loops(int(loops.sum()))
+        return self.take(np.flatnonzero(~loops)) if loops.any() else self
+
+    def pair_keys(self, n_nodes: int) -> NDArray[np.int64]:
+        """One number per row, equal for rows that join the same two nodes."""
+        low, high = np.minimum(self.source, self.target), np.maximum(self.source, self.target)
+        return low * np.int64(n_nodes) + high
+
+    def merge(self, n_nodes: int, parallel: str, *, weighted: bool) -> sp.csr_array:
+        """Merge parallel rows into a symmetric weight matrix.
+
+        Parameters
+        ----------
+        n_nodes : int
+            Number of nodes.
+        parallel : {"sum", "mean_length", "first"}
+            What becomes of rows that join the same two nodes.
+        weighted : bool
+            False where the caller gave neither weights nor lengths: repeats then mean nothing.
+
+        Returns
+        -------
+        csr_array, shape (n_nodes, n_nodes)
+            Exactly symmetric, sorted, without explicit zeros.
+        """
+        keys, first, pair = np.unique(self.pair_keys(n_nodes), return_index=True, return_inverse=True)
+        if len(keys) == len(self) or not weighted or parallel == "first":
+            weight = self.weight[first]
+        elif parallel == "mean_length" and self.length is not None:
+            pair_length = np.bincount(pair, self.length) / np.bincount(pair)
+            weight = self.length.mean() / pair_length
+        else:
+            weight = np.asarray(np.bincount(pair, self.weight), dtype=np.float64)
+        low, high = np.divmod(keys, max(n_nodes, 1))
+        positive = weight > 0
+        low, high, weight = low[positive], high[positive], weight[positive]
+        both = sp.coo_array(
+            (np.tile(weight, 2), (np.concatenate([low, high]), np.concatenate([high, low]))),
+            shape=(n_nodes, n_nodes),
+        ).tocsr()
+        both.sort_indices()
+        return both
+
+    def warn_of_parallel(self, n_nodes: int, parallel: str) -> None:
+        """Count the rows that repeat a pair of nodes, and say what becomes of them."""
+        _, first = np.unique(self.pair_keys(n_nodes), return_index=True)
+        extra = len(self) - len(first)
+        if extra == 0:
+            return
+        treatment = {
+            "sum": "their weights are added",
+            "mean_length": "their lengths are averaged",
+            "first": "the first of each pair is kept",
+        }[parallel]
+        text = f"{extra} of {len(self)} edges repeat a pair of nodes; {treatment} (parallel={parallel!r})"
+        if extra == len(first) and parallel == "sum":
+            text += (
+                ". Every pair stands twice: if each edge was listed in both directions, use parallel='first'"
+            )
+        warn(text, EdgeWarning)
+
+
+def rows_of_matrix(weights: sp.csr_array) -> EdgeRows:
+    """Return the distinct pairs of a symmetric weight matrix as edge rows."""
+    upper = sp.triu(weights, k=1).tocoo()
+    return EdgeRows(upper.row.astype(np.int64), upper.col.astype(np.int64), upper.data)

@@ -1,0 +1,723 @@
+"""The graph: nodes with names, weighted undirected edges, and what follows from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components, dijkstra
+
+from graphmatern._validation import FaultList, abbreviate, check_whole
+from graphmatern.errors import GraphError
+from graphmatern.graph import _build, _convert, _mesh, _points, _subdivide
+from graphmatern.graph._edge_rows import EdgeRows, rows_of_matrix
+from graphmatern.graph._laplacian import degrees, inverse_sqrt_scaling, laplacian_matrix
+from graphmatern.graph._names import NodeNames
+from graphmatern.graph._spectrum import Spectrum, dense_spectrum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import networkx as nx
+    from numpy.typing import ArrayLike, NDArray
+
+    from graphmatern.graph._build import GraphParts
+
+__all__ = ["Graph"]
+
+_T = TypeVar("_T")
+ParallelRule = Literal["sum", "mean_length", "first", "error"]
+
+
+class Graph:
+    """A weighted undirected graph with named nodes. Immutable.
+
+    Make one with `from_edges`, `from_adjacency`, `from_networkx`, `from_points`, `from_mesh` or `from_pyg`.
+    Graphs compare by content; copies, deep ones too, share everything.
+
+    Examples
+    --------
+    >>> import graphmatern as gm
+    >>> graph = gm.Graph.from_edges([("home", "shop"), ("shop", "work")], length=[300.0, 700.0])
+    >>> graph
+    Graph(3 nodes, 2 edges)
+    >>> graph.laplacian().toarray().round(2)
+    array([[ 1.67, -1.67,  0.  ],
+           [-1.67,  2.38, -0.71],
+           [ 0.  , -0.71,  0.71]])
+    """
+
+    __slots__ = ("_cache", "_parts")
+
+    _parts: GraphParts
+    _cache: dict[Any, Any]
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        del args, kwargs
+        raise TypeError(
+            "make a graph with Graph.from_edges or another of the constructors that begin with from_"
+        )
+
+    @classmethod
+    def _from_parts(cls, parts: GraphParts) -> Self:
+        graph = object.__new__(cls)
+        graph._parts = parts
+        graph._cache = {}
+        graph._freeze()
+        return graph
+
+    def _freeze(self) -> None:
+        """Make the arrays read-only, so that sharing them is safe."""
+        parts = self._parts
+        arrays = [
+            parts.weights.data,
+            parts.weights.indices,
+            parts.weights.indptr,
+            parts.positions,
+            parts.masses,
+        ]
+        if parts.rows is not None:
+            arrays += [parts.rows.source, parts.rows.target, parts.rows.weight, parts.rows.length]
+            arrays += parts.rows.geometry or []
+        for array in arrays:
+            if array is not None:
+                array.flags.writeable = False
+
+    # ------------------------------------------------------------------ making graphs
+    @classmethod
+    def from_edges(
+        cls,
+        edges: pd.DataFrame | str | Path | ArrayLike | Any,
+        *,
+        source: str | None = None,
+        target: str | None = None,
+        weight: str | ArrayLike | None = None,
+        length: str | ArrayLike | None = None,
+        id: str | ArrayLike | None = None,  # noqa: A002
+        geometry: str | Any | None = None,
+        nodes: Any = None,
+        positions: Any = None,
+        masses: Any = None,
+        parallel: ParallelRule = "sum",
+    ) -> Self:
+        """Make a graph from a list of edges.
+
+        Parameters
+        ----------
+        edges : DataFrame, path, array_like of shape (n_rows, 2), or sequence of pairs
+            A path leads to a CSV, TSV or Parquet file.
+        source, target : str, optional
+            Columns of node names; by default those called "source" and "target", else the first two.
+        weight : str or array_like, shape (n_rows,), optional
+            Column of weights, or the weights: finite, at least 0 (0 means no edge). Without weights and
+            lengths every edge has weight 1, and repeated pairs count once.
+        length : str or array_like, shape (n_rows,), optional
+            Column of lengths, or the lengths, above 0. The weight is then the mean length over all rows
+            divided by the edge's length.
+        id : str or array_like, shape (n_rows,), optional
+            Names of the edges, for `subdivide`; row numbers by default.
+        geometry : str or sequence of lines, optional
+            Column of polylines from source to target: WKT, shapely lines or coordinates.
+        nodes : sequence of hashable, optional
+            All node names, in the order wanted; needed for isolated nodes. By default the names in
+            `edges` in order of first appearance.
+        positions : DataFrame, mapping or array_like of shape (n_nodes, n_dimensions), optional
+            Coordinates by node name, or in the order of `nodes`.
+        masses : Series, mapping or array_like of shape (n_nodes,), optional
+            Positive node masses, 1 by default.
+        parallel : {"sum", "mean_length", "first", "error"}
+            What becomes of several rows that join the same two nodes (in either direction), where there
+            are weights or lengths: weights are added; lengths are averaged (the paper's rule); the first
+            row is kept; or an exception is raised. All but the last come with a warning.
+
+        Returns
+        -------
+        Graph
+
+        Raises
+        ------
+        GraphError
+            Listing everything that is wrong.
+
+        Examples
+        --------
+        >>> import graphmatern as gm, pandas as pd
+        >>> roads = pd.DataFrame({"from": ["a", "b"], "to": ["b", "c"], "metres": [100.0, 300.0]})
+        >>> gm.Graph.from_edges(roads, source="from", target="to", length="metres").edges
+           id source target    weight  length
+        0   0      a      b  2.000000   100.0
+        1   1      b      c  0.666667   300.0
+        """
+        return cls._from_parts(
+            _build.parts_from_edges(
+                edges,
+                source=source,
+                target=target,
+                weight=weight,
+                length=length,
+                id=id,
+                geometry=geometry,
+                nodes=nodes,
+                positions=positions,
+                masses=masses,
+                parallel=parallel,
+            )
+        )
+
+    @classmethod
+    def from_adjacency(
+        cls, adjacency: Any, *, nodes: Any = None, positions: Any = None, masses: Any = None
+    ) -> Self:
+        """Make a graph from a symmetric matrix of weights.
+
+        Parameters
+        ----------
+        adjacency : scipy sparse matrix or array_like, shape (n_nodes, n_nodes)
+            Weights, at least 0; 0 means no edge.
+        nodes : sequence of hashable, optional
+            Node names in the order of the rows; 0, 1, ... by default.
+        positions, masses
+            As in `from_edges`.
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> gm.Graph.from_adjacency([[0, 2], [2, 0]], nodes=["left", "right"])
+        Graph(2 nodes, 1 edge)
+        """
+        return cls._from_parts(
+            _build.parts_from_adjacency(adjacency, nodes=nodes, positions=positions, masses=masses)
+        )
+
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: nx.Graph[Any],
+        *,
+        weight: str | None = "weight",
+        length: str | None = None,
+        geometry: str | None = None,
+        position: str | tuple[str, ...] | None = None,
+        masses: Any = None,
+        parallel: ParallelRule = "sum",
+    ) -> Self:
+        """Make a graph from a networkx Graph or MultiGraph.
+
+        Parameters
+        ----------
+        graph : networkx.Graph or networkx.MultiGraph
+            Directed graphs are refused: call their ``to_undirected()`` first.
+        weight : str, optional
+            Edge attribute with the weight. Where no edge has it, all weights are 1.
+        length : str, optional
+            Edge attribute with the length, instead of weights.
+        geometry : str, optional
+            Edge attribute with the polyline, where an edge has it.
+        position : str or tuple of str, optional
+            Node attribute(s) with the coordinates; by default "pos", or "x" and "y", where every node
+            has them.
+        masses, parallel
+            As in `from_edges`.
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> import graphmatern as gm, networkx as nx
+        >>> gm.Graph.from_networkx(nx.cycle_graph(5))
+        Graph(5 nodes, 5 edges)
+        """
+        return cls._from_parts(
+            _convert.parts_from_networkx(
+                graph,
+                weight=weight,
+                length=length,
+                geometry=geometry,
+                position=position,
+                masses=masses,
+                parallel=parallel,
+            )
+        )
+
+    @classmethod
+    def from_points(
+        cls,
+        points: ArrayLike,
+        n_neighbors: int = 10,
+        *,
+        weights: Literal["gaussian", "unit"] = "gaussian",
+        bandwidth: float | None = None,
+        nodes: Any = None,
+    ) -> Self:
+        """Make the graph of k nearest neighbours of points in Euclidean space.
+
+        Two points are joined where either is among the other's nearest neighbours.
+
+        Parameters
+        ----------
+        points : array_like, shape (n_nodes, n_dimensions)
+            The points; they become the nodes' positions.
+        n_neighbors : int
+            Neighbours of each point, itself not counted.
+        weights : {"gaussian", "unit"}
+            exp(−distance² / (2 bandwidth²)), or 1.
+        bandwidth : float, optional
+            By default the mean distance to the furthest of the neighbours.
+        nodes : sequence of hashable, optional
+            Names of the points; 0, 1, ... by default.
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> import graphmatern as gm, numpy as np
+        >>> gm.Graph.from_points(np.random.default_rng(0).random((50, 2)), n_neighbors=4)
+        Graph(50 nodes, 124 edges)
+        """
+        return cls._from_parts(
+            _points.parts_from_points(
+                points, n_neighbors=n_neighbors, weights=weights, bandwidth=bandwidth, nodes=nodes
+            )
+        )
+
+    @classmethod
+    def from_mesh(
+        cls, vertices: ArrayLike, triangles: ArrayLike, *, obtuse: Literal["error", "flip"] = "error"
+    ) -> Self:
+        """Make the graph of a triangle mesh: cotangent weights, vertex areas as node masses.
+
+        Parameters
+        ----------
+        vertices : array_like, shape (n_nodes, 2 or 3)
+            Coordinates.
+        triangles : array_like of int, shape (n_triangles, 3)
+            Rows of `vertices` at the corners of each triangle.
+        obtuse : {"error", "flip"}
+            What to do where obtuse triangles make a weight negative: raise, or flip edges until the mesh
+            is intrinsically Delaunay (the surface stays as it is).
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> square = gm.Graph.from_mesh([[0, 0], [1, 0], [1, 1], [0, 1]], [[0, 1, 2], [0, 2, 3]])
+        >>> square.masses.round(3).tolist()
+        [0.333, 0.167, 0.333, 0.167]
+        """
+        return cls._from_parts(_mesh.parts_from_mesh(vertices, triangles, obtuse=obtuse))
+
+    @classmethod
+    def from_pyg(cls, data: Any, *, weight: str | None = None, nodes: Any = None) -> Self:
+        """Make a graph from a PyTorch Geometric ``Data`` object.
+
+        Parameters
+        ----------
+        data : torch_geometric.data.Data
+            An undirected graph: every edge in both directions with equal weights, or in one direction only.
+        weight : str, optional
+            Attribute with the edge weights; by default ``edge_weight`` where present, else all weights are 1.
+        nodes : sequence of hashable, optional
+            Node names; 0, 1, ... by default.
+
+        Returns
+        -------
+        Graph
+        """
+        return cls._from_parts(_convert.parts_from_pyg(data, weight=weight, nodes=nodes))
+
+    # ------------------------------------------------------------------ what it is
+    @property
+    def nodes(self) -> pd.Index[Any]:
+        """Names of the nodes, in node order."""
+        return self._parts.names.index
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self._parts.names)
+
+    @property
+    def n_edges(self) -> int:
+        """Number of distinct pairs of nodes that are joined."""
+        return self._parts.weights.nnz // 2
+
+    @property
+    def weights(self) -> sp.csr_array:
+        """Symmetric weight matrix W (read-only); shape (n_nodes, n_nodes)."""
+        return self._parts.weights
+
+    @property
+    def degrees(self) -> NDArray[np.float64]:
+        """Sum of the weights at each node; shape (n_nodes,)."""
+        return degrees(self.weights)
+
+    @property
+    def positions(self) -> NDArray[np.float64] | None:
+        """Coordinates of the nodes, where known; shape (n_nodes, n_dimensions)."""
+        return self._parts.positions
+
+    @property
+    def masses(self) -> NDArray[np.float64] | None:
+        """Node masses; None means 1 everywhere. Shape (n_nodes,)."""
+        return self._parts.masses
+
+    @property
+    def has_lengths(self) -> bool:
+        """Whether the edges have lengths."""
+        return self._rows.length is not None
+
+    @property
+    def _rows(self) -> EdgeRows:
+        if self._parts.rows is not None:
+            return self._parts.rows
+        return self._cached("rows", lambda: rows_of_matrix(self.weights))
+
+    @property
+    def edges(self) -> pd.DataFrame:
+        """The edges as given, parallel ones included, in a fresh table.
+
+        Columns: id, source, target, weight (of the row by itself) and, where known, length and geometry
+        (polylines of shape (n_points, 2)).
+        """
+        rows = self._rows
+        table = pd.DataFrame(
+            {
+                "id": np.arange(len(rows)) if rows.ids is None else rows.ids,
+                "source": self.nodes[rows.source],
+                "target": self.nodes[rows.target],
+                "weight": rows.weight,
+            }
+        )
+        if rows.length is not None:
+            table["length"] = rows.length
+        if rows.geometry is not None:
+            table["geometry"] = pd.Series(list[Any](rows.geometry), dtype=object)
+        return table
+
+    def locate(self, nodes: Any = None) -> NDArray[np.int64]:
+        """Positions of nodes, by name, in node order; all nodes where None. Shape (n_names,).
+
+        Raises
+        ------
+        UnknownNodeError
+            Naming every name that is not a node.
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> gm.Graph.from_edges([("a", "b"), ("b", "c")]).locate(["c", "a"])
+        array([2, 0])
+        """
+        return np.arange(self.n_nodes) if nodes is None else self._parts.names.positions(nodes)
+
+    # ------------------------------------------------------------------ what follows from it
+    def _cached(self, key: Any, compute: Callable[[], _T]) -> _T:
+        if key not in self._cache:
+            self._cache[key] = compute()
+        value: _T = self._cache[key]
+        return value
+
+    def laplacian(self, normalized: bool = False) -> sp.csr_array:
+        """Laplacian Δ = A^(−1/2) (D − W) A^(−1/2), or D^(−1/2) (D − W) D^(−1/2) where ``normalized``.
+
+        Returns
+        -------
+        csr_array, shape (n_nodes, n_nodes)
+            Exactly symmetric; the row of an isolated node is zero. Yours to change.
+        """
+        return laplacian_matrix(self.weights, self.masses, normalized=normalized)
+
+    def spectrum(self, n_eigenpairs: int | None = None, normalized: bool = False) -> Spectrum:
+        """Smallest eigenpairs of a Laplacian; computed once and kept with the graph.
+
+        Parameters
+        ----------
+        n_eigenpairs : int, optional
+            How many; all by default.
+        normalized : bool
+            Which Laplacian.
+
+        Returns
+        -------
+        Spectrum
+
+        Notes
+        -----
+        Each connected component is decomposed by itself, and its null vector is split off exactly: there
+        are as many eigenvalues equal to 0 as there are components. Others are accurate to about
+        1e-15 times the largest eigenvalue; where weights span many decades, small ones have few digits.
+        """
+        wanted = self.n_nodes if n_eigenpairs is None else n_eigenpairs
+        faults = FaultList("no spectrum", GraphError)
+        check_whole("n_eigenpairs", wanted, faults, minimum=1, remedy="Leave it out for all eigenpairs.")
+        faults.raise_if_any()
+        wanted = min(int(wanted), self.n_nodes)
+        known: Spectrum | None = self._cache.get(("spectrum", bool(normalized)))
+        if known is None or known.n_eigenpairs < wanted:
+            known = dense_spectrum(
+                self.laplacian(normalized),
+                self.components,
+                inverse_sqrt_scaling(self.degrees, self.masses, normalized=normalized),
+                self.masses,
+                normalized=bool(normalized),
+                n_eigenpairs=wanted,
+            )
+            self._cache["spectrum", bool(normalized)] = known
+        return known.truncate(wanted)
+
+    @property
+    def components(self) -> NDArray[np.int64]:
+        """Number of the connected component of every node; shape (n_nodes,)."""
+        return self._cached(
+            "components", lambda: connected_components(self.weights, directed=False)[1].astype(np.int64)
+        )
+
+    @property
+    def n_components(self) -> int:
+        """Number of connected components."""
+        return int(self.components.max()) + 1
+
+    def distances(self, sources: Any) -> NDArray[np.float64]:
+        """Shortest-path distances from some nodes to all, infinite between components.
+
+        Parameters
+        ----------
+        sources : sequence of hashable
+            Node names.
+
+        Returns
+        -------
+        ndarray, shape (n_sources, n_nodes)
+            In the unit of the edges' lengths; numbers of edges where lengths are unknown.
+        """
+        rows = self._rows
+        if rows.length is None:
+            steps = sp.csr_array(self.weights)
+            return np.asarray(dijkstra(steps, directed=False, indices=self.locate(sources), unweighted=True))
+        # Of parallel edges the shortest counts; coordinate matrices would add them up.
+        order = np.argsort(rows.length, kind="stable")
+        _, first = np.unique(rows.pair_keys(self.n_nodes)[order], return_index=True)
+        kept = order[first]
+        shape = (self.n_nodes, self.n_nodes)
+        matrix = sp.csr_array((rows.length[kept], (rows.source[kept], rows.target[kept])), shape=shape)
+        return np.asarray(dijkstra(matrix, directed=False, indices=self.locate(sources)))
+
+    # ------------------------------------------------------------------ graphs from this graph
+    def subgraph(self, nodes: Any) -> Self:
+        """Keep some nodes, in the order given, and the edges between them with their weights.
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> gm.Graph.from_edges([("a", "b"), ("b", "c")]).subgraph(["c", "b"]).nodes.tolist()
+        ['c', 'b']
+        """
+        kept = self.locate(nodes)
+        repeated = pd.Index(kept).duplicated()
+        if len(kept) == 0 or repeated.any():
+            faults = FaultList("no graph was made", GraphError)
+            names = abbreviate(self.nodes[kept[repeated]]) if len(kept) else "none"
+            raise faults.raise_now(
+                "nodes", "must be at least one name, none twice", names, "Change the list."
+            )
+        return self._take(kept)
+
+    def _take(self, kept: NDArray[np.int64]) -> Self:
+        parts = self._parts
+        position = np.full(self.n_nodes, -1, np.int64)
+        position[kept] = np.arange(len(kept))
+        weights = sp.csr_array(parts.weights[kept][:, kept])
+        weights.sort_indices()
+        return self._from_parts(
+            _build.GraphParts(
+                weights,
+                NodeNames(self.nodes[kept]),
+                None if parts.rows is None else parts.rows.restrict(position),
+                None if parts.positions is None else parts.positions[kept],
+                None if parts.masses is None else parts.masses[kept],
+                parts.parallel,
+            )
+        )
+
+    def largest_component(self) -> Self:
+        """Keep the connected component with most nodes (the first of equals), in node order."""
+        sizes = np.bincount(self.components)
+        return self._take(np.flatnonzero(self.components == sizes.argmax()))
+
+    def remove_hanging_nodes(self, rounds: int | None = None) -> Self:
+        """Remove nodes with a single neighbour, round after round.
+
+        Parameters
+        ----------
+        rounds : int, optional
+            How often; until none is left by default.
+
+        Returns
+        -------
+        Graph
+            A tree shrinks to its centre, never to nothing.
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> path = gm.Graph.from_edges([(i, i + 1) for i in range(6)])
+        >>> path.remove_hanging_nodes(rounds=2).nodes.tolist()
+        [2, 3, 4]
+        """
+        kept = np.arange(self.n_nodes)
+        weights = self.weights
+        done = 0
+        while rounds is None or done < rounds:
+            degree = np.diff(weights.indptr)
+            hanging = degree == 1
+            # Of two nodes joined only to each other, the first stays.
+            neighbour = weights.indices[weights.indptr[:-1][hanging]]
+            hanging[np.flatnonzero(hanging)[hanging[neighbour] & (np.flatnonzero(hanging) < neighbour)]] = (
+                False
+            )
+            if not hanging.any():
+                break
+            rest = np.flatnonzero(~hanging)
+            kept, weights = kept[rest], sp.csr_array(weights[rest][:, rest])
+            done += 1
+        return self._take(kept)
+
+    def subdivide(
+        self,
+        points: pd.DataFrame,
+        *,
+        edge: str = "edge",
+        distance: str | None = None,
+        fraction: str | None = None,
+        name: str | None = None,
+        position: tuple[str, ...] | None = None,
+    ) -> Self:
+        """Insert nodes that lie on edges, such as sensors on roads.
+
+        Parameters
+        ----------
+        points : DataFrame
+            One row per new node.
+        edge : str
+            Column with the id of the edge the point lies on (see `edges`).
+        distance : str, optional
+            Column with the distance from the edge's source, in the unit of the edges' lengths.
+        fraction : str, optional
+            Column with the share of the edge between its source and the point, instead of `distance`.
+        name : str, optional
+            Column with the new nodes' names; the table's index by default.
+        position : tuple of str, optional
+            Columns with the coordinates; by default they are taken from the edge's geometry, else from
+            the straight line between its ends.
+
+        Returns
+        -------
+        Graph
+            The old nodes, then the new ones. An edge is cut before parallel edges are merged, and weights
+            follow from the pieces: mean length over length where there are lengths (the mean is that of
+            the new edges), else in inverse proportion to the piece's share (resistances in series).
+
+        Raises
+        ------
+        TableError
+            Listing every point that names no edge, lies at or beyond an end of its edge, on top of
+            another point, or has the name of an existing node.
+
+        Examples
+        --------
+        >>> import graphmatern as gm, pandas as pd
+        >>> road = gm.Graph.from_edges([("a", "b")], length=[100.0])
+        >>> sensors = pd.DataFrame({"road": [0], "at": [25.0]}, index=["s1"])
+        >>> road.subdivide(sensors, edge="road", distance="at").edges["length"].tolist()
+        [25.0, 75.0]
+        """
+        return self._from_parts(
+            _subdivide.parts_subdivided(
+                self._parts,
+                self._rows,
+                points,
+                edge=edge,
+                distance=distance,
+                fraction=fraction,
+                name=name,
+                position=position,
+            )
+        )
+
+    def to_networkx(self, attributes: pd.DataFrame | None = None) -> nx.Graph[Any]:
+        """Return the graph as a networkx Graph, or a MultiGraph where there are parallel edges.
+
+        Parameters
+        ----------
+        attributes : DataFrame, optional
+            Table indexed by node name; each column becomes a node attribute.
+
+        Returns
+        -------
+        networkx.Graph or networkx.MultiGraph
+            Edges carry weight and, where known, id, length and geometry; nodes their ``pos``.
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> gm.Graph.from_edges([("a", "b")]).to_networkx().edges["a", "b"]
+        {'weight': 1.0}
+        """
+        return _convert.to_networkx(self._parts, self._rows, attributes)
+
+    def summary(self) -> str:
+        """Describe the graph in a few lines of text."""
+        return _convert.describe(self)
+
+    # ------------------------------------------------------------------ Python's manners
+    def __repr__(self) -> str:
+        nodes, edges = self.n_nodes, self.n_edges
+        return f"Graph({nodes} node{'' if nodes == 1 else 's'}, {edges} edge{'' if edges == 1 else 's'})"
+
+    def __len__(self) -> int:
+        return self.n_nodes
+
+    def __contains__(self, node: object) -> bool:
+        try:
+            return node in self.nodes
+        except TypeError:
+            return False
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Graph):
+            return NotImplemented
+        return self is other or _convert.same_parts(self._parts, other._parts)
+
+    def __hash__(self) -> int:
+        return self._cached(
+            "hash", lambda: hash((self.n_nodes, self.weights.indices.tobytes(), self.weights.data.tobytes()))
+        )
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        del memo
+        return self
+
+    def __getstate__(self) -> GraphParts:
+        return self._parts  # what can be computed again is not worth its bytes
+
+    def __setstate__(self, parts: GraphParts) -> None:
+        self._parts = parts
+        self._cache = {}
+        self._freeze()

@@ -1,0 +1,67 @@
+"""The two Laplacians of a weighted graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["degrees", "inverse_sqrt_scaling", "laplacian_matrix"]
+
+
+def degrees(weights: sp.csr_array) -> NDArray[np.float64]:
+    """Sum of the weights at each node; shape (n_nodes,)."""
+    return np.asarray(weights.sum(axis=1), dtype=np.float64).ravel()
+
+
+def inverse_sqrt_scaling(
+    degree: NDArray[np.float64], masses: NDArray[np.float64] | None, *, normalized: bool
+) -> NDArray[np.float64] | None:
+    """Return s with Laplacian = diag(s) (D − W) diag(s), or None where s is 1.
+
+    The symmetric normalised Laplacian scales by D^(−1/2) (0 at isolated nodes), whatever the masses;
+    otherwise node masses m scale by m^(−1/2).
+    """
+    if normalized:
+        with np.errstate(divide="ignore"):
+            scaling = 1.0 / np.sqrt(degree)
+        scaling[degree == 0] = 0.0
+        return scaling
+    return None if masses is None else 1.0 / np.sqrt(masses)
+
+
+def laplacian_matrix(
+    weights: sp.csr_array, masses: NDArray[np.float64] | None = None, *, normalized: bool
+) -> sp.csr_array:
+    """Laplacian of a symmetric weight matrix; exactly symmetric.
+
+    Parameters
+    ----------
+    weights : csr_array, shape (n_nodes, n_nodes)
+        Symmetric weights with zero diagonal.
+    masses : ndarray, shape (n_nodes,), optional
+        Node masses.
+    normalized : bool
+        Whether to return D^(−1/2) (D − W) D^(−1/2) instead of A^(−1/2) (D − W) A^(−1/2).
+
+    Returns
+    -------
+    csr_array, shape (n_nodes, n_nodes)
+        With every diagonal entry stored, also those of isolated nodes.
+    """
+    degree = degrees(weights)
+    scaling = inverse_sqrt_scaling(degree, masses, normalized=normalized)
+    scaled = weights.copy()
+    diagonal = degree
+    if scaling is not None:
+        row = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
+        # s_i * s_j first: its rounding does not depend on the order of i and j.
+        scaled.data = weights.data * (scaling[row] * scaling[weights.indices])
+        diagonal = (degree > 0).astype(np.float64) if normalized else degree * scaling * scaling
+    result = sp.csr_array(sp.diags_array(diagonal, format="csr") - scaled)
+    result.sort_indices()
+    return result

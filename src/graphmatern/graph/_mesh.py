@@ -1,0 +1,212 @@
+"""Graphs of triangle meshes: cotangent weights, vertex areas, intrinsic Delaunay flips."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from graphmatern._validation import FaultList, abbreviate, as_numbers, check_choice
+from graphmatern.errors import GraphError
+from graphmatern.graph import _build
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.graph._build import GraphParts
+
+__all__ = ["parts_from_mesh"]
+
+
+def parts_from_mesh(vertices: Any, triangles: Any, *, obtuse: str) -> GraphParts:
+    """Parts of a mesh's graph; see `Graph.from_mesh`."""
+    check_choice("obtuse", obtuse, ("error", "flip"), GraphError)
+    faults = FaultList("no graph was made", GraphError)
+    places = as_numbers(vertices, "vertices", faults)
+    corners = np.asarray(triangles)
+    _check_shapes(places, corners, faults)
+    faults.raise_if_any()
+    corners = corners.astype(np.int64)
+    # Edge k of a triangle joins its corners k and k + 1; corner k + 2 lies opposite.
+    lengths = np.linalg.norm(places[np.roll(corners, -1, axis=1)] - places[corners], axis=2)
+    areas = _triangle_areas(lengths)
+    masses = np.zeros(len(places))
+    np.add.at(masses, corners, areas[:, None] / 3.0)
+    _check_areas(areas, lengths, masses, faults)
+    faults.raise_if_any()
+    twins = _twin_edges(corners)
+    if obtuse == "flip":
+        corners, lengths = _delaunay_flips(corners, lengths, twins)
+    weights = _cotangent_weights(corners, lengths, len(places))
+    negative = weights.data < -1e-10 * np.abs(weights.data).max(initial=0.0)
+    if negative.any():
+        row = np.repeat(np.arange(len(places)), np.diff(weights.indptr))
+        pairs = list(zip(row[negative], weights.indices[negative], strict=True))
+        remedy = "Use obtuse='flip', or a mesh whose angles opposite every edge add up to at most 180°."
+        if obtuse == "flip":
+            remedy = "Edges on the boundary cannot be flipped: refine the mesh there."
+        received = f"negative weights at edges {abbreviate(pairs[::2], len(pairs) // 2)}"
+        raise faults.raise_now("triangles", "must give cotangent weights of at least 0", received, remedy)
+    weights.data = np.where(weights.data > 1e-14 * weights.data.max(initial=0.0), weights.data, 0.0)
+    return _build.parts_from_adjacency(weights, nodes=None, positions=places, masses=masses)
+
+
+def _check_shapes(places: NDArray[np.float64], corners: NDArray[Any], faults: FaultList) -> None:
+    if places.ndim != 2 or places.shape[1] not in (2, 3):
+        faults.add(
+            "vertices", "must have shape (n_nodes, 2 or 3)", f"shape {places.shape}", "One row per vertex."
+        )
+    whole = corners.dtype.kind in "iu" or (
+        corners.dtype.kind == "f" and bool((corners == np.round(corners)).all())
+    )
+    if corners.ndim != 2 or corners.shape[1:] != (3,) or len(corners) == 0 or not whole:
+        received = f"shape {corners.shape}, type {corners.dtype}"
+        faults.add(
+            "triangles", "must be whole numbers of shape (n_triangles, 3)", received, "One row per triangle."
+        )
+    elif places.ndim == 2:
+        bad = (corners < 0).any(axis=1) | (corners >= len(places)).any(axis=1)
+        if bad.any():
+            rule = f"must number vertices from 0 to {len(places) - 1}"
+            faults.add(
+                "triangles", rule, f"others in rows {abbreviate(np.flatnonzero(bad))}", "Count from 0."
+            )
+
+
+def _check_areas(
+    areas: NDArray[np.float64], lengths: NDArray[np.float64], masses: NDArray[np.float64], faults: FaultList
+) -> None:
+    flat = areas <= 1e-14 * lengths.max(axis=1) ** 2
+    if flat.any():
+        received = f"none at rows {abbreviate(np.flatnonzero(flat))}"
+        faults.add("triangles", "must have an area", received, "Remove degenerate triangles.")
+    unused = masses == 0
+    if unused.any() and not flat.any():
+        received = f"vertices {abbreviate(np.flatnonzero(unused))} that belong to none"
+        faults.add("vertices", "must belong to a triangle", received, "Remove unused vertices.")
+
+
+def _triangle_areas(lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Areas from edge lengths (n_triangles, 3), by Kahan's stable form of Heron's formula."""
+    c, b, a = np.sort(lengths, axis=1).T
+    product = (a + (b + c)) * (c - (a - b)) * (c + (a - b)) * (a + (b - c))
+    return np.asarray(0.25 * np.sqrt(np.maximum(product, 0.0)))
+
+
+def _cotangents(lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Cotangent of the angle opposite each edge; shape (n_triangles, 3)."""
+    squares = lengths**2
+    others = squares.sum(axis=1, keepdims=True) - 2.0 * squares
+    return np.asarray(others / (4.0 * _triangle_areas(lengths)[:, None]))
+
+
+def _cotangent_weights(
+    corners: NDArray[np.int64], lengths: NDArray[np.float64], n_nodes: int
+) -> sp.csr_array:
+    """w_ij = (cot α + cot β) / 2 over the angles opposite edge ij."""
+    start, end = corners.ravel(), np.roll(corners, -1, axis=1).ravel()
+    low, high = np.minimum(start, end), np.maximum(start, end)
+    kept = low != high  # flips may glue a vertex to itself
+    half = 0.5 * _cotangents(lengths).ravel()[kept]
+    upper = sp.coo_array((half, (low[kept], high[kept])), shape=(n_nodes, n_nodes)).tocsr()
+    return sp.csr_array(upper + upper.T)
+
+
+def _twin_edges(corners: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of the same edge in the neighbouring triangle, −1 on the boundary; shape (3 n_triangles,)."""
+    start, end = corners.ravel(), np.roll(corners, -1, axis=1).ravel()
+    pairs = np.sort(np.column_stack([start, end]), axis=1)
+    _, edge, count = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+    edge = edge.ravel()
+    if (count > 2).any():
+        shared = np.unique(pairs[count[edge] > 2], axis=0)
+        faults = FaultList("no graph was made", GraphError)
+        raise faults.raise_now(
+            "triangles",
+            "must meet at most two at an edge",
+            f"more at edges {abbreviate(map(tuple, shared.tolist()))}",
+            "Split the surface there.",
+        )
+    order = np.argsort(edge, kind="stable")
+    twins = np.full(len(edge), -1, np.int64)
+    same = np.flatnonzero(edge[order][1:] == edge[order][:-1])
+    twins[order[same]], twins[order[same + 1]] = order[same + 1], order[same]
+    return twins
+
+
+def _delaunay_flips(
+    corners: NDArray[np.int64], lengths: NDArray[np.float64], twins: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Flip edges until the angles opposite each add up to at most 180°.
+
+    The triangulation changes, the surface does not: only edge lengths are used (Bobenko and
+    Springborn 2007). Works on half-edges numbered 3 * triangle + corner.
+    """
+    orient = _orientation_is_consistent(corners, twins)
+    if not orient:
+        faults = FaultList("no graph was made", GraphError)
+        raise faults.raise_now(
+            "triangles",
+            "must be oriented alike for obtuse='flip'",
+            "neighbours that disagree",
+            "Orient the mesh.",
+        )
+    vertex, length, twin = corners.ravel().tolist(), lengths.ravel().tolist(), twins.tolist()
+    pending = [edge for edge, other in enumerate(twin) if other > edge]
+    while pending:
+        edge = pending.pop()
+        other = twin[edge]
+        if other < 0 or edge // 3 == other // 3:
+            continue
+        if _opposite_cotangent(length, edge) + _opposite_cotangent(length, other) >= -1e-12:
+            continue
+        _flip(edge, other, vertex, length, twin)
+        first, second = 3 * (edge // 3), 3 * (other // 3)
+        pending.extend([first + 1, first + 2, second + 1, second + 2])
+    return np.array(vertex).reshape(-1, 3), np.array(length).reshape(-1, 3)
+
+
+def _orientation_is_consistent(corners: NDArray[np.int64], twins: NDArray[np.int64]) -> bool:
+    start = corners.ravel()
+    inner = twins >= 0
+    return bool((start[inner] != start[twins[inner]]).all())
+
+
+def _opposite_cotangent(length: list[float], edge: int) -> float:
+    a = length[edge]
+    b, c = (length[3 * (edge // 3) + (edge + step) % 3] for step in (1, 2))
+    area = float(_triangle_areas(np.array([[a, b, c]]))[0])
+    return float((b * b + c * c - a * a) / (4.0 * area))
+
+
+def _flip(edge: int, other: int, vertex: list[int], length: list[float], twin: list[int]) -> None:
+    """Replace the diagonal i-j of the quadrilateral i-l-j-k by l-k, in place.
+
+    Before: triangles (i, j, k) at `edge` and (j, i, l) at `other`. After: (l, k, i) and (k, l, j).
+    """
+
+    def following(half: int, step: int) -> int:
+        return 3 * (half // 3) + (half + step) % 3
+
+    jk, ki, il, lj = following(edge, 1), following(edge, 2), following(other, 1), following(other, 2)
+    i, j, k, l = vertex[edge], vertex[jk], vertex[ki], vertex[lj]  # noqa: E741
+    base, a, b = length[edge], length[ki], length[il]
+
+    def angle_at_i(side: float, opposite: float) -> float:
+        return float(np.arccos(np.clip((base**2 + side**2 - opposite**2) / (2 * base * side), -1.0, 1.0)))
+
+    angle = angle_at_i(a, length[jk]) + angle_at_i(b, length[lj])
+    diagonal = float(np.sqrt(max(a * a + b * b - 2 * a * b * np.cos(angle), 0.0)))
+    first, second = 3 * (edge // 3), 3 * (other // 3)
+    moved = {ki: first + 1, il: first + 2, lj: second + 1, jk: second + 2}
+    outer = {new: (length[old], twin[old]) for old, new in moved.items()}
+    vertex[first : first + 3] = [l, k, i]
+    vertex[second : second + 3] = [k, l, j]
+    length[first] = length[second] = diagonal
+    twin[first], twin[second] = second, first
+    for new, (side, neighbour) in outer.items():
+        length[new] = side
+        twin[new] = moved.get(neighbour, neighbour)
+        if twin[new] >= 0:
+            twin[twin[new]] = new

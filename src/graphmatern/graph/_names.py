@@ -1,0 +1,137 @@
+"""Node names: any hashable Python objects, looked up by the thousand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from graphmatern._validation import FaultList, abbreviate
+from graphmatern.errors import UnknownNodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+__all__ = ["NodeNames", "index_of_names"]
+
+
+def index_of_names(names: Any) -> pd.Index[Any]:
+    """Return names as a flat pandas index; tuples stay tuples.
+
+    Parameters
+    ----------
+    names : sequence of hashable
+        Strings, integers, tuples, ... or a mixture. A 2-D NumPy array is not a sequence of names.
+
+    Raises
+    ------
+    TypeError
+        Where ``names`` is a single string, is not iterable, or holds something unhashable.
+    """
+    if isinstance(names, str | bytes):
+        raise TypeError("a single string")
+    if isinstance(names, pd.Series):
+        names = names.array
+    if isinstance(names, pd.MultiIndex):
+        return names.to_flat_index()
+    if isinstance(names, pd.Index):
+        return names
+    if getattr(names, "ndim", 1) != 1:
+        raise TypeError(f"an array of shape {tuple(names.shape)}")
+    if isinstance(names, np.ndarray | pd.api.extensions.ExtensionArray | range):
+        return pd.Index(names)
+    listed = list(names)
+    if len({type(name) for name in listed}) <= 1 and not isinstance(next(iter(listed), None), tuple):
+        index: pd.Index[Any] = pd.Index(listed, tupleize_cols=False)
+        if not isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex):
+            return index
+    # A mixture of types (1 and "1", say) must not be coerced to one of them.
+    for name in listed:
+        hash(name)
+    return pd.Index(listed, dtype=object, tupleize_cols=False)
+
+
+class NodeNames:
+    """The names of a graph's nodes, in node order.
+
+    Parameters
+    ----------
+    index : pandas.Index
+        Unique names without missing values.
+    """
+
+    def __init__(self, index: pd.Index[Any]) -> None:
+        self.index = index.rename(None)
+
+    @classmethod
+    def build(cls, names: Any, faults: FaultList, argument: str = "nodes") -> NodeNames | None:
+        """Validate names; what is wrong is noted in ``faults`` and None returned."""
+        remedy = "Give each node one name: a string, a number or any other hashable object."
+        try:
+            index = index_of_names(names)
+        except TypeError as error:
+            faults.add(argument, "must be a 1-D sequence of hashable names", str(error), remedy)
+            return None
+        missing = np.asarray(pd.isna(index), dtype=bool)
+        if missing.any():
+            received = f"missing names at positions {abbreviate(np.flatnonzero(missing))}"
+            faults.add(argument, "must not contain None or NaN", received, remedy)
+        duplicated = index.duplicated()
+        if duplicated.any():
+            received = f"repeated names {abbreviate(index[duplicated].unique())}"
+            faults.add(argument, "must be unique", received, remedy)
+        return None if missing.any() or duplicated.any() else cls(index)
+
+    @classmethod
+    def default(cls, n_nodes: int) -> NodeNames:
+        """Names 0, 1, ..., n_nodes - 1."""
+        return cls(pd.RangeIndex(n_nodes))
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def codes(self, names: Any) -> NDArray[np.int64]:
+        """Positions of names, −1 where there is no such node.
+
+        Parameters
+        ----------
+        names : sequence of hashable
+            Names in any order, repeats allowed.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_names,)
+        """
+        return np.asarray(self.index.get_indexer(index_of_names(names)), dtype=np.int64)
+
+    def positions(self, names: Any, argument: str = "nodes") -> NDArray[np.int64]:
+        """Positions of names; raises `UnknownNodeError` naming all that are unknown."""
+        faults = FaultList("no such nodes", UnknownNodeError)
+        try:
+            codes = self.codes(names)
+        except TypeError as error:
+            rule = "must be a 1-D sequence of node names"
+            raise faults.raise_now(
+                argument, rule, str(error), "Put names in a list, even a single one."
+            ) from None
+        if (codes < 0).any():
+            self.note_unknown(index_of_names(names)[codes < 0], argument, faults)
+            faults.raise_if_any()
+        return codes
+
+    def note_unknown(self, unknown: Iterable[Any], argument: str, faults: FaultList) -> None:
+        """Note names that are not nodes, with a hint where only the type of a name is wrong."""
+        different = list(dict.fromkeys(unknown))
+        remedy = f"The graph's {len(self)} nodes are named {abbreviate(self.index[:3], len(self))}."
+        spelled = {str(name): name for name in self.index[:100_000]}
+        twin = next((spelled[str(name)] for name in different if str(name) in spelled), None)
+        if twin is not None:
+            remedy += f" Names are compared with their type: write {twin!r}, a {type(twin).__name__}."
+        faults.add(argument, "must be names of nodes of the graph", abbreviate(different), remedy)
+
+    def equals(self, other: NodeNames) -> bool:
+        """Whether both have the same names in the same order."""
+        return len(self) == len(other) and bool(np.all(np.asarray(self.index == other.index)))
