@@ -10,31 +10,42 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
-# Public name -> module that defines it.
-_EXPORTS: dict[str, str] = {
-    "Graph": "graphmatern.graph",
-    "Spectrum": "graphmatern.graph",
-    "make_roads": "graphmatern.graph",
-}
-_SUBMODULES = ("errors",)
-
 if TYPE_CHECKING:
+    from graphmatern import datasets as datasets
     from graphmatern import errors as errors
+    from graphmatern import graph as graph
+    from graphmatern import kernels as kernels
+    from graphmatern import plotting as plotting
     from graphmatern.graph import Graph as Graph
     from graphmatern.graph import Spectrum as Spectrum
     from graphmatern.graph import make_roads as make_roads
+    from graphmatern.kernels import BoundKernel as BoundKernel
+    from graphmatern.kernels import Diffusion as Diffusion
+    from graphmatern.kernels import InverseCosine as InverseCosine
+    from graphmatern.kernels import Kernel as Kernel
+    from graphmatern.kernels import Matern as Matern
+    from graphmatern.kernels import RandomWalk as RandomWalk
+    from graphmatern.kernels import heat_flow as heat_flow
 
-__all__ = [*_EXPORTS, *_SUBMODULES, "__version__"]
+_SUBMODULES = ("datasets", "errors", "graph", "kernels", "plotting")
+_EXPORTS = {
+    "graph": ("Graph", "Spectrum", "make_roads"),
+    "kernels": ("BoundKernel", "Diffusion", "InverseCosine", "Kernel", "Matern", "RandomWalk", "heat_flow"),
+}
+_HOME = {name: f"graphmatern.{module}" for module, names in _EXPORTS.items() for name in names}
+
+__all__ = [*_HOME, *_SUBMODULES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        value = getattr(importlib.import_module(_EXPORTS[name]), name)
-        globals()[name] = value
-        return value
-    if name in _SUBMODULES:
-        return importlib.import_module(f"graphmatern.{name}")
-    raise AttributeError(f"module 'graphmatern' has no attribute {name!r}")
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    elif name in _SUBMODULES:
+        value = importlib.import_module(f"graphmatern.{name}")
+    else:
+        raise AttributeError(f"module 'graphmatern' has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

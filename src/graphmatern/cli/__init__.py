@@ -1,0 +1,5 @@
+"""The command line."""
+
+from graphmatern.cli._app import main
+
+__all__ = ["main"]

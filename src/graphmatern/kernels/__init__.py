@@ -1,0 +1,20 @@
+"""Kernels on the nodes of a graph."""
+
+from graphmatern.kernels._base import Kernel, ScaledKernel, SpectralKernel, SumKernel
+from graphmatern.kernels._bound import BoundKernel, CorrelationRange
+from graphmatern.kernels._heat import heat_flow
+from graphmatern.kernels._spectral import Diffusion, InverseCosine, Matern, RandomWalk
+
+__all__ = [
+    "BoundKernel",
+    "CorrelationRange",
+    "Diffusion",
+    "InverseCosine",
+    "Kernel",
+    "Matern",
+    "RandomWalk",
+    "ScaledKernel",
+    "SpectralKernel",
+    "SumKernel",
+    "heat_flow",
+]

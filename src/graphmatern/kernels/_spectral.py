@@ -1,0 +1,176 @@
+"""The four kernels of the paper, one formula each."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from graphmatern._validation import check_whole
+from graphmatern.kernels._base import SpectralKernel
+from graphmatern.kernels._parameters import KernelParameter, half_open_unit, positive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from graphmatern._validation import FaultList
+
+__all__ = ["Diffusion", "InverseCosine", "Matern", "RandomWalk"]
+
+
+class Matern(SpectralKernel):
+    """Matérn kernel, Ψ(λ) = (2ν/κ² + λ)^(−ν).
+
+    Parameters
+    ----------
+    nu : float
+        Smoothness ν > 0. On a graph that approximates a d-dimensional space, ν − d/2 is the smoothness
+        of the Matérn kernel there.
+    lengthscale : float
+        Lengthscale κ > 0. See `BoundKernel.range` for what it means on a given graph.
+    variance : float
+        Prior variance σ² > 0, averaged over the nodes.
+    fixed : iterable of str
+        Parameters that are held while the others are learned.
+
+    Examples
+    --------
+    >>> import graphmatern as gm
+    >>> gm.Matern(nu=2.5, lengthscale=3.0, fixed=("nu",))
+    Matern(nu=2.5, lengthscale=3, variance=1, fixed=('nu',))
+    """
+
+    nu = KernelParameter(positive)
+    lengthscale = KernelParameter(positive)
+
+    def __init__(
+        self, nu: float = 1.5, lengthscale: float = 1.0, variance: float = 1.0, fixed: Iterable[str] = ()
+    ) -> None:
+        super().__init__(nu=nu, lengthscale=lengthscale, variance=variance, fixed=fixed)
+
+    def log_psi(self, eigenvalues: torch.Tensor) -> torch.Tensor:
+        """Log Ψ(λ) = −ν log(2ν/κ² + λ); shape as ``eigenvalues``."""
+        shift = 2.0 * self.nu / self.lengthscale**2
+        # log1p keeps all digits of the limit ν → ∞, where λ is small beside the shift.
+        return -self.nu * (torch.log(shift) + torch.log1p(eigenvalues / shift))
+
+
+class Diffusion(SpectralKernel):
+    """Diffusion or heat kernel, Ψ(λ) = exp(−κ²λ/2): the Matérn kernel as ν → ∞.
+
+    Parameters
+    ----------
+    lengthscale : float
+        Lengthscale κ > 0; κ²/2 is the time for which heat has spread.
+    variance : float
+        Prior variance σ² > 0, averaged over the nodes.
+    fixed : iterable of str
+        Parameters that are held while the others are learned.
+
+    Examples
+    --------
+    >>> import graphmatern as gm
+    >>> gm.Diffusion(lengthscale=2.0)
+    Diffusion(lengthscale=2, variance=1)
+    """
+
+    lengthscale = KernelParameter(positive)
+
+    def __init__(self, lengthscale: float = 1.0, variance: float = 1.0, fixed: Iterable[str] = ()) -> None:
+        super().__init__(lengthscale=lengthscale, variance=variance, fixed=fixed)
+
+    def log_psi(self, eigenvalues: torch.Tensor) -> torch.Tensor:
+        """Log Ψ(λ) = −κ²λ/2; shape as ``eigenvalues``."""
+        return -0.5 * self.lengthscale**2 * eigenvalues
+
+
+class _NormalizedKernel(SpectralKernel):
+    """A kernel for the normalised Laplacian, whose Ψ may vanish."""
+
+    @property
+    def requires_normalized(self) -> bool:
+        """True: the formula needs eigenvalues in [0, 2]."""
+        return True
+
+    def _relative_psi(self, eigenvalues: torch.Tensor) -> torch.Tensor:
+        return self.psi(eigenvalues)
+
+
+class RandomWalk(_NormalizedKernel):
+    """Random-walk kernel, Ψ(λ) = (1 − (1−α)λ)^p, on the normalised Laplacian.
+
+    Parameters
+    ----------
+    steps : int
+        Steps p ≥ 1 of the walk; not learned.
+    laziness : float
+        Probability α in [0, 1) of staying put at each step. Unless p is even, it must be at least ½ to
+        give a covariance, and cannot be learned below that.
+    variance : float
+        Prior variance σ² > 0, averaged over the nodes.
+    fixed : iterable of str
+        Parameters that are held while the others are learned.
+
+    Examples
+    --------
+    >>> import graphmatern as gm
+    >>> gm.RandomWalk(steps=3, laziness=0.5)
+    RandomWalk(steps=3, laziness=0.5, variance=1)
+    """
+
+    laziness = KernelParameter(half_open_unit)
+    _settings: ClassVar[tuple[str, ...]] = ("steps",)
+
+    def __init__(
+        self, steps: int = 2, laziness: float = 0.5, variance: float = 1.0, fixed: Iterable[str] = ()
+    ) -> None:
+        self.__dict__["steps"] = steps  # before the checks, which need it
+        super().__init__(laziness=laziness, variance=variance, fixed=fixed)
+        self.steps = int(steps)
+
+    def _check_settings(self, numbers: dict[str, float], faults: FaultList) -> None:
+        before = len(faults)
+        check_whole(
+            "steps", self.steps, faults, minimum=1, remedy="Use 2 or more steps for a smoother process."
+        )
+        laziness = numbers.get("laziness", 1.0)
+        if len(faults) == before and self.steps % 2 == 1 and laziness < 0.5:
+            rule = "must be at least 1/2 where `steps` is odd, else the kernel is not positive semi-definite"
+            faults.add(
+                "laziness", rule, f"{laziness!r} with steps={self.steps}", "Raise it, or use an even number."
+            )
+
+    def psi(self, eigenvalues: torch.Tensor) -> torch.Tensor:
+        """Ψ(λ) = (1 − (1−α)λ)^p with λ clipped to [0, 2]; shape as ``eigenvalues``."""
+        base = 1.0 - (1.0 - self.laziness) * eigenvalues.clamp(0.0, 2.0)
+        if self.steps % 2 == 1:
+            # An optimiser that strays below α = 1/2 meets a covariance all the same; rounding, too, may
+            # leave −1e-17 at λ = 2.
+            base = base.clamp_min(0.0)
+        return base**self.steps
+
+
+class InverseCosine(_NormalizedKernel):
+    """Inverse-cosine kernel, Ψ(λ) = cos(πλ/4), on the normalised Laplacian.
+
+    Parameters
+    ----------
+    variance : float
+        Prior variance σ² > 0, averaged over the nodes.
+    fixed : iterable of str
+        ``("variance",)`` holds it.
+
+    Examples
+    --------
+    >>> import graphmatern as gm
+    >>> gm.InverseCosine(variance=2.0)
+    InverseCosine(variance=2)
+    """
+
+    def __init__(self, variance: float = 1.0, fixed: Iterable[str] = ()) -> None:
+        super().__init__(variance=variance, fixed=fixed)
+
+    def psi(self, eigenvalues: torch.Tensor) -> torch.Tensor:
+        """Ψ(λ) = cos(πλ/4) with λ clipped to [0, 2]; shape as ``eigenvalues``."""
+        return torch.cos(0.25 * math.pi * eigenvalues.clamp(0.0, 2.0)).clamp_min(0.0)
