@@ -58,6 +58,12 @@ minimum:  ## the tests with the oldest supported dependencies, in their own envi
 	  touch .venv-minimum/.ready; }
 	.venv-minimum/bin/pytest -n $(JOBS) -q
 
+evidence: $(VENV)/.ready  ## slow proofs; figures in evidence/*.md
+	set -e; for proof in evidence/*.py; do echo "$$proof"; $(BIN)/python $$proof; done
+
+docs: $(VENV)/.docs  ## the documentation, in docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
 clean:  ## remove environments, caches and generated output
-	rm -rf .venv .venv-minimum build demo results .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-minimum build demo results docs/_build docs/api .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

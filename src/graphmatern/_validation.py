@@ -193,4 +193,4 @@ def warn(message: str, category: type[GraphMaternWarning]) -> None:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "graphmatern":
         frame = frame.f_back
         level += 1
-    warnings.warn(message, category, stacklevel=level - 1)
+    warnings.warn(message, category, stacklevel=level)

@@ -379,7 +379,7 @@ def parts_from_adjacency(adjacency: Any, *, nodes: Any, positions: Any, masses: 
             "adjacency", "must be square", f"shape {matrix.shape}", "One row and one column per node."
         )
     matrix.sum_duplicates()
-    as_numbers(matrix.data, "adjacency", faults, minimum=0.0, remedy="Weights are finite and at least 0.")
+    _note_bad_weights(matrix, faults)
     n = matrix.shape[0]
     names = NodeNames.default(n) if nodes is None else NodeNames.build(nodes, faults)
     if names is not None and len(names) != n:
@@ -403,13 +403,31 @@ def parts_from_adjacency(adjacency: Any, *, nodes: Any, positions: Any, masses: 
     return GraphParts(_clean(matrix), names, None, places, mass)
 
 
+def _cells(matrix: sp.coo_array, chosen: NDArray[np.bool_]) -> str:
+    """Spell out the rows and columns of some entries."""
+    rows, columns = matrix.coords[0][chosen], matrix.coords[1][chosen]
+    return abbreviate(list(zip(rows[:6].tolist(), columns[:6].tolist(), strict=True)), len(rows))
+
+
+def _note_bad_weights(matrix: sp.csr_array, faults: FaultList) -> None:
+    """Note entries that are not finite or below 0, with their place."""
+    entries = matrix.tocoo()
+    infinite = ~np.isfinite(entries.data)
+    for bad, rule in (
+        (infinite, "must hold finite numbers"),
+        ((entries.data < 0) & ~infinite, "must be at least 0"),
+    ):
+        if bad.any():
+            received = f"{abbreviate(np.unique(entries.data[bad]))} at {_cells(entries, bad)}"
+            faults.add("adjacency", rule, received, "Correct these entries; 0 means no edge.")
+
+
 def _note_asymmetry(matrix: sp.csr_array, faults: FaultList) -> None:
     """Note entries that differ from their mirror image by more than rounding."""
     difference = abs(matrix - matrix.T).tocoo()
     bad = difference.data > 1e-12 * np.abs(matrix.data).max(initial=0.0)
     if bad.any():
-        pairs = zip(difference.row[bad][:6], difference.col[bad][:6], strict=True)
-        received = f"different values at {abbreviate(list(pairs), int(bad.sum()))} and their mirror images"
+        received = f"different values at {_cells(difference, bad)} and their mirror images"
         faults.add("adjacency", "must be symmetric", received, "Use (W + W.T) / 2 for an undirected graph.")
 
 

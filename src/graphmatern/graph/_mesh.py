@@ -42,11 +42,12 @@ def parts_from_mesh(vertices: Any, triangles: Any, *, obtuse: str) -> GraphParts
     negative = weights.data < -1e-10 * np.abs(weights.data).max(initial=0.0)
     if negative.any():
         row = np.repeat(np.arange(len(places)), np.diff(weights.indptr))
-        pairs = list(zip(row[negative], weights.indices[negative], strict=True))
+        pairs = list(zip(row[negative].tolist(), weights.indices[negative].tolist(), strict=True))
         remedy = "Use obtuse='flip', or a mesh whose angles opposite every edge add up to at most 180°."
         if obtuse == "flip":
             remedy = "Edges on the boundary cannot be flipped: refine the mesh there."
-        received = f"negative weights at edges {abbreviate(pairs[::2], len(pairs) // 2)}"
+        pairs = [pair for pair in pairs if pair[0] < pair[1]]
+        received = f"negative weights at edges {abbreviate(pairs)}"
         raise faults.raise_now("triangles", "must give cotangent weights of at least 0", received, remedy)
     weights.data = np.where(weights.data > 1e-14 * weights.data.max(initial=0.0), weights.data, 0.0)
     return _build.parts_from_adjacency(weights, nodes=None, positions=places, masses=masses)

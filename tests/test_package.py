@@ -1,0 +1,151 @@
+"""The package as a whole: layers, lazy imports, versions, the command line, pictures."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import networkx as nx
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import graphmatern as gm
+from graphmatern import plotting
+from graphmatern.cli._app import app
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "graphmatern"
+# Each layer imports only from those before it (DESIGN: layers).
+LAYERS = [
+    {"errors"},
+    {"_validation"},
+    {"sparse"},
+    {"graph"},
+    {"io", "datasets"},
+    {"kernels", "likelihoods"},
+    {"inference"},
+    {"plotting"},
+    {"estimators"},
+    {"interop"},
+    {"cli"},
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+
+def imported_layers(path: Path) -> set[str]:
+    """Layers that a module imports, those only for type checkers left out."""
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name.split(".")[1] for name in found if name.startswith("graphmatern.")}
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_layers_import_downwards_only(path: Path) -> None:
+    layer = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if layer == "__init__":
+        assert imported_layers(path) == set()
+        return
+    assert layer in RANK, f"{layer} has no place in the layers"
+    for other in imported_layers(path):
+        assert RANK[other] < RANK[layer] or other == layer, f"{layer} must not import {other}"
+
+
+def test_importing_the_package_is_light() -> None:
+    code = (
+        "import sys, graphmatern; "
+        "heavy = {'torch', 'matplotlib', 'numba', 'pandas', 'scipy', 'sklearn'} & set(sys.modules); "
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_help_does_not_load_torch() -> None:
+    code = (
+        "import sys; from graphmatern.cli._app import app; "
+        "assert not {'torch', 'matplotlib', 'pandas'} & set(sys.modules), 'heavy import'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_public_names_are_there() -> None:
+    for name in gm.__all__:
+        assert getattr(gm, name) is not None
+        assert name in dir(gm)
+    with pytest.raises(AttributeError, match="no attribute 'Grpah'"):
+        _ = gm.Grpah
+
+
+def test_versions_agree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == gm.__version__
+
+
+def test_constraints_pin_every_requirement() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = project["dependencies"] + extras["io"] + extras["dev"] + extras["docs"]
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    pins = {line.split("==")[0].lower().replace("_", "-"): line for line in lines}
+    assert all("==" in line and "+" not in line for line in lines)
+    for requirement in wanted:
+        name = requirement.split(">=")[0].lower().replace("_", "-")
+        assert name in pins, f"{name} is not pinned"
+
+
+def test_demo_writes_its_pictures(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "pictures")])
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == [
+        "kernels.png",
+        "prior_samples.png",
+    ]
+    assert "1,893 junctions" in result.output
+    assert "Try next" in result.output
+    plt.close("all")
+
+
+GRAPHS = {
+    "roads": gm.make_roads(50),
+    "no positions": gm.Graph.from_networkx(nx.grid_graph([4, 4])),
+    "large without positions": gm.Graph.from_networkx(nx.grid_graph([23, 23])),
+    "one node": gm.Graph.from_adjacency([[0.0]]),
+    "on a line": gm.Graph.from_points([[0.0], [1.0], [3.0]], n_neighbors=1),
+    "degrees": gm.Graph.from_edges([("a", "b")], positions=[[-122.0, 37.0], [-121.9, 37.1]]),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_maps_draw_any_graph(name: str) -> None:
+    graph = GRAPHS[name]
+    axes = plotting.plot_kernel(gm.Matern().on(graph), graph.nodes[0])
+    axes.figure.canvas.draw()
+    assert plotting.plot_graph(graph).collections
+    values = np.arange(float(graph.n_nodes))
+    values[0] = np.nan
+    drawn = plotting.plot_field(graph, values, label="speed").collections[1].get_array()
+    assert drawn is not None
+    assert len(drawn) == graph.n_nodes
+    plt.close("all")
+
+
+def test_maps_check_the_number_of_values() -> None:
+    with pytest.raises(gm.errors.InputError, match="must have shape"):
+        plotting.plot_field(gm.make_roads(20), [1.0])
