@@ -39,7 +39,7 @@ def exact_kernel(graph: gm.Graph, nu: float, lengthscale: float) -> np.ndarray:
 def main() -> None:
     """Write the table."""
     rng = np.random.default_rng(0)
-    base = gm.make_roads(32, seed=0)
+    base = gm.make_roads(60, seed=0)
     lines = [
         "# Accuracy of kernel matrices at extreme parameters",
         "",
