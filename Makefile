@@ -26,11 +26,11 @@ help:  ## list the targets
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[io,dev]'
+	$(BIN)/pip install -qq --editable '.[io,dev]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.ready
-	$(BIN)/pip install --quiet --editable '.[io,dev,docs]'
+	$(BIN)/pip install -qq --editable '.[io,dev,docs]'
 	@touch $@
 
 demo: $(VENV)/.ready  ## the main job on a generated city; pictures in demo/
@@ -54,7 +54,7 @@ minimum: PIP_CONSTRAINT := $(abspath tests/minimum-constraints.txt)
 minimum:  ## the tests with the oldest supported dependencies, in their own environment
 	test -e .venv-minimum/.ready || { \
 	  $(PYTHON) -m venv .venv-minimum && \
-	  .venv-minimum/bin/pip install --quiet --editable '.[io,dev]' && \
+	  .venv-minimum/bin/pip install -qq --editable '.[io,dev]' && \
 	  touch .venv-minimum/.ready; }
 	.venv-minimum/bin/pytest -n $(JOBS) -q
 

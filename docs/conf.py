@@ -7,6 +7,7 @@ author = "The graphmatern developers"
 release = __version__
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "numpydoc"]
 autosummary_generate = True
+templates_path = ["_templates"]
 numpydoc_show_class_members = False
 autodoc_typehints = "none"
 exclude_patterns = ["_build"]

@@ -11,9 +11,7 @@ from hypothesis import HealthCheck, settings
 mpl.use("Agg")
 
 # Derandomised: the same examples on every run. Deadlines would be timing asserts.
-settings.register_profile(
-    "graphmatern", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("graphmatern", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("graphmatern")
 
 

@@ -11,9 +11,7 @@ from graphmatern import Graph
 
 
 @st.composite
-def graphs(
-    draw: st.DrawFn, *, max_nodes: int = 14, weight_decades: float = 1.0, masses: bool = False
-) -> Graph:
+def graphs(draw: st.DrawFn, *, max_nodes: int = 14, weight_decades: float = 1.0, masses: bool = False) -> Graph:
     """Graphs of 1 to ``max_nodes`` nodes with random names, edges and weights 10^(±decades)."""
     n = draw(st.integers(1, max_nodes))
     kind = draw(st.sampled_from(["int", "str", "tuple", "mixed"]))

@@ -43,9 +43,7 @@ def test_traffic_raw_becomes_the_papers_graph() -> None:
     assert (data.graph.n_nodes, len(data.graph.edges)) == (691, 848)
     assert len(data.graph.edges) - data.graph.n_edges == 11
     assert isinstance(data.values, pd.DataFrame)
-    cut = data.graph.subdivide(
-        data.values, edge="road", distance="distance_m", position=("longitude", "latitude")
-    )
+    cut = data.graph.subdivide(data.values, edge="road", distance="distance_m", position=("longitude", "latitude"))
     assert (cut.n_nodes, len(cut.edges), cut.n_edges) == (1016, 1173, 1172)
     assert cut.edges["length"].sum() == pytest.approx(data.graph.edges["length"].sum(), rel=1e-12)
     pieces = cut.edges.assign(road=[name[0] if isinstance(name, tuple) else name for name in cut.edges["id"]])

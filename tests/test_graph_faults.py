@@ -38,14 +38,14 @@ def mesh(vertices: Any, triangles: Any, **options: Any) -> Callable[[], object]:
 SQUARE = [[0, 0], [1, 0], [1, 1], [0, 1]]
 # What is done, and (argument, words of the rule, words of what was received) for each fault expected.
 TABLE: dict[str, tuple[Callable[[], object], list[tuple[str, str, str]]]] = {
-    "negative weight": (edges(weight=[1.0, -2.0, 3.0]), [("weight", "at least 0", "-2.0 at position 1")]),
-    "NaN weight": (edges(weight=[NAN, 1.0, 1.0]), [("weight", "finite", "nan at position 0")]),
-    "infinite weight": (edges(weight=[1.0, 1.0, INF]), [("weight", "finite", "inf at position 2")]),
-    "text for a weight": (edges(weight=["1", "heavy", "2"]), [("weight", "finite", "'heavy' at position 1")]),
-    "zero length": (edges(length=[0.0, 1.0, 2.0]), [("length", "above 0", "0.0 at position 0")]),
+    "negative weight": (edges(weight=[1.0, -2.0, 3.0]), [("weight", "at least 0", "-2.0 in row 1")]),
+    "NaN weight": (edges(weight=[NAN, 1.0, 1.0]), [("weight", "finite", "nan in row 0")]),
+    "infinite weight": (edges(weight=[1.0, 1.0, INF]), [("weight", "finite", "inf in row 2")]),
+    "text for a weight": (edges(weight=["1", "heavy", "2"]), [("weight", "finite", "'heavy' in row 1")]),
+    "zero length": (edges(length=[0.0, 1.0, 2.0]), [("length", "above 0", "0.0 in row 0")]),
     "NaN and negative length": (
         edges(length=[NAN, -1.0, 2.0]),
-        [("length", "finite", "nan"), ("length", "above 0", "-1.0 at position 1")],
+        [("length", "finite", "nan"), ("length", "above 0", "-1.0 in row 1")],
     ),
     "weight and length": (
         edges(weight=[1.0, 1.0, 1.0], length=[1.0, 1.0, 1.0]),
@@ -69,7 +69,7 @@ TABLE: dict[str, tuple[Callable[[], object], list[tuple[str, str, str]]]] = {
         edges(pd.DataFrame({"source": ["a"], "target": ["b"]}), weight="w", length=None),
         [("weight", "column of `edges`", "'w'")],
     ),
-    "one column": (edges(pd.DataFrame({"source": ["a"]})), [("edges", "two columns", "['source']")]),
+    "one column": (edges(pd.DataFrame({"source": ["a"]})), [("edges", "two columns", "'source'")]),
     "nothing at all": (edges([]), [("nodes", "at least one node", "none")]),
     "several faults": (
         edges(weight=[NAN, -1.0, 1.0], nodes=["a", "b", "c", "c"], masses=[1.0]),
@@ -89,23 +89,26 @@ TABLE: dict[str, tuple[Callable[[], object], list[tuple[str, str, str]]]] = {
     ),
     "position not finite": (
         edges([("a", "b")], positions=[[0, INF], [1, 1]]),
-        [("positions", "finite", "inf at position 1")],
+        [("positions", "finite", "inf in row 0, column 1")],
     ),
-    "mass of zero": (edges(masses=[1.0, 0.0, 1.0, 1.0]), [("masses", "above 0", "0.0 at position 1")]),
+    "mass of zero": (edges(masses=[1.0, 0.0, 1.0, 1.0]), [("masses", "above 0", "0.0 in row 1")]),
     "repeated id": (edges(id=["r", "r", "s"]), [("id", "unique", "'r'")]),
     "not square": (adjacency(np.ones((2, 3))), [("adjacency", "square", "(2, 3)")]),
     "asymmetric": (adjacency([[0, 1], [2, 0]]), [("adjacency", "symmetric", "(0, 1)")]),
-    "negative entry": (adjacency([[0, -1], [-1, 0]]), [("adjacency", "at least 0", "-1.0")]),
+    "negative entry": (adjacency([[0, -1], [-1, 0]]), [("adjacency", "at least 0", "-1.0 in row 0, column 1")]),
     "NaN entry": (adjacency([[0, NAN], [NAN, 0]]), [("adjacency", "finite", "nan")]),
     "empty matrix": (adjacency(np.zeros((0, 0))), [("nodes", "at least one node", "none")]),
-    "text matrix": (adjacency([["a", "b"]]), [("adjacency", "matrix of numbers", "list")]),
+    "text matrix": (
+        adjacency([["a", "b"], ["b", "a"]]),
+        [("adjacency", "finite", "'a' in row 0, column 0")],
+    ),
     "too few names": (adjacency(np.zeros((2, 2)), nodes=["a"]), [("nodes", "every row (2)", "1 names")]),
     "asymmetric and negative": (
         adjacency([[0, -1], [2, 0]]),
-        [("adjacency", "at least 0", "-1.0"), ("adjacency", "symmetric", "(0, 1)")],
+        [("adjacency", "at least 0", "-1.0 in row 0, column 1"), ("adjacency", "symmetric", "(0, 1)")],
     ),
     "too many neighbours": (points([[0.0], [1.0]], n_neighbors=2), [("n_neighbors", "from 1 to 1", "2")]),
-    "NaN point": (points([[0.0], [NAN], [1.0]], n_neighbors=1), [("points", "finite", "nan at position 1")]),
+    "NaN point": (points([[0.0], [NAN], [1.0]], n_neighbors=1), [("points", "finite", "nan in row 1, column 0")]),
     "flat list of points": (points([0.0, 1.0]), [("points", "shape (n_nodes, n_dimensions)", "(2,)")]),
     "bandwidth": (points([[0.0], [1.0]], n_neighbors=1, bandwidth=0.0), [("bandwidth", "positive", "0.0")]),
     "triangle out of range": (mesh(SQUARE, [[0, 1, 4]]), [("triangles", "from 0 to 3", "rows 0")]),
@@ -141,8 +144,7 @@ def test_bad_graphs(case: str) -> None:
     faults = caught.value.faults
     for argument, rule, received in expected:
         assert any(
-            fault.argument == argument and rule in fault.rule and received in fault.received
-            for fault in faults
+            fault.argument == argument and rule in fault.rule and received in fault.received for fault in faults
         ), f"no fault ({argument}, {rule}, {received}) in\n{caught.value}"
     assert len(faults) == len(expected), str(caught.value)
     assert all(fault.remedy.endswith(".") for fault in faults)
@@ -153,10 +155,8 @@ def test_the_message_lists_all_faults() -> None:
     with pytest.raises(GraphError) as caught:
         gm.Graph.from_edges(PAIRS, weight=[NAN, -1.0, 1.0])
     text = str(caught.value)
-    assert text.startswith(
-        "no graph was made: 2 faults\n  1. `weight` must hold finite numbers; received nan"
-    )
-    assert "\n  2. `weight` must be at least 0; received -1.0 at position 1. " in text
+    assert text.startswith("no graph was made: 2 faults\n  1. `weight` must hold finite numbers; received nan")
+    assert "\n  2. `weight` must be at least 0; received -1.0 in row 1. " in text
 
 
 def test_long_lists_are_shortened() -> None:

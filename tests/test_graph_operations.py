@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.spatial import ConvexHull
+from scipy.spatial import ConvexHull, Delaunay
 
 import graphmatern as gm
 from graphmatern.errors import EdgeWarning, GraphError
@@ -34,9 +34,7 @@ def test_spectrum_reproduces_the_laplacian(graph: gm.Graph, normalized: bool) ->
     laplacian = graph.laplacian(normalized)
     scale = max(1.0, abs(laplacian).max())
     assert (np.diff(spectrum.eigenvalues) >= 0).all()
-    np.testing.assert_allclose(
-        spectrum.eigenvectors.T @ spectrum.eigenvectors, np.eye(graph.n_nodes), atol=1e-12
-    )
+    np.testing.assert_allclose(spectrum.eigenvectors.T @ spectrum.eigenvectors, np.eye(graph.n_nodes), atol=1e-12)
     assert spectrum.residuals(laplacian).max() <= 1e-12 * scale
     if normalized:
         assert spectrum.eigenvalues.max() <= 2.0 + 1e-12
@@ -64,9 +62,7 @@ def test_signs_are_deterministic(graph: gm.Graph) -> None:
 
 
 @given(graphs(), st.integers(1, 20), st.booleans())
-def test_truncated_spectrum_is_the_beginning_of_the_full_one(
-    graph: gm.Graph, count: int, normalized: bool
-) -> None:
+def test_truncated_spectrum_is_the_beginning_of_the_full_one(graph: gm.Graph, count: int, normalized: bool) -> None:
     kept = min(count, graph.n_nodes)
     truncated = graph.spectrum(count, normalized)  # not yet cached: computed by itself
     full = graph.spectrum(None, normalized)
@@ -153,9 +149,7 @@ def test_subdivide_inserts_points_in_order_of_distance() -> None:
         positions={"a": (0, 0), "b": (10, 0), "c": (10, 20)},
         geometry=["LINESTRING (0 0, 5 0, 10 0)", None],
     )
-    sensors = pd.DataFrame(
-        {"road": ["r1", "r1", "r2"], "at": [7.0, 2.0, 5.0]}, index=["late", "early", "other"]
-    )
+    sensors = pd.DataFrame({"road": ["r1", "r1", "r2"], "at": [7.0, 2.0, 5.0]}, index=["late", "early", "other"])
     cut = road.subdivide(sensors, edge="road", distance="at")
     assert cut.nodes.tolist() == ["a", "b", "c", "late", "early", "other"]
     table = cut.edges
@@ -203,10 +197,7 @@ def icosphere(rounds: int) -> tuple[np.ndarray, np.ndarray]:
     triangles = ConvexHull(points).simplices
     corner = points[triangles]
     inwards = (
-        np.einsum(
-            "ij,ij->i", np.cross(corner[:, 1] - corner[:, 0], corner[:, 2] - corner[:, 0]), corner[:, 0]
-        )
-        < 0
+        np.einsum("ij,ij->i", np.cross(corner[:, 1] - corner[:, 0], corner[:, 2] - corner[:, 0]), corner[:, 0]) < 0
     )
     triangles[inwards] = triangles[inwards][:, ::-1]
     return points, triangles
@@ -263,3 +254,34 @@ def test_summary_names_what_matters() -> None:
     for word in ("nodes", "edges", "components", "neighbours", "weights", "lengths", "positions"):
         assert word in text
     assert "isolated" in gm.Graph.from_adjacency(sp.csr_array((1, 1))).summary()
+
+
+def test_meshes_need_no_orientation_and_may_drop_their_boundary() -> None:
+    points, triangles = icosphere(1)
+    points = points * [1.0, 1.0, 2.5]
+    expected = gm.Graph.from_mesh(points, triangles, obtuse="flip")
+    shuffled = triangles.copy()
+    shuffled[::3] = shuffled[::3][:, ::-1]
+    np.testing.assert_allclose(
+        gm.Graph.from_mesh(points, shuffled, obtuse="flip").weights.toarray(), expected.weights.toarray(), atol=1e-12
+    )
+    flat = np.random.default_rng(0).random((60, 2))
+    simplices = Delaunay(flat).simplices
+    with pytest.raises(GraphError, match="obtuse='clip'"):
+        gm.Graph.from_mesh(flat, simplices, obtuse="flip")
+    with pytest.warns(EdgeWarning, match="negative weights dropped"):
+        graph = gm.Graph.from_mesh(flat, simplices, obtuse="clip")
+    assert graph.has_lengths
+    assert graph.masses is not None
+    assert graph.masses.sum() == pytest.approx(ConvexHull(flat).volume)
+
+
+def test_hanging_nodes_of_a_long_path() -> None:
+    n = 20_001
+    path = gm.Graph.from_edges(np.column_stack([np.arange(n - 1), np.arange(1, n)]))
+    assert path.remove_hanging_nodes().nodes.tolist() == [n // 2]
+
+
+def test_dense_spectra_have_a_limit() -> None:
+    with pytest.raises(gm.errors.ResourceError, match="GiB"):
+        gm.Graph.from_adjacency(sp.csr_array((200_000, 200_000))).spectrum()

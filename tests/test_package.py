@@ -122,6 +122,22 @@ def test_demo_writes_its_pictures(tmp_path: Path) -> None:
     plt.close("all")
 
 
+def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "from graphmatern.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_command_line_errors_are_short(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    for arguments in (["demo", "--out", str(blocked)], ["demo", "--seed", "-1"], ["nonsense"]):
+        result = run_cli(*arguments)
+        assert result.returncode != 0
+        assert "Traceback" not in result.stderr
+        assert result.stderr
+    assert run_cli("--version").stdout.strip() == f"graphmatern {gm.__version__}"
+
+
 GRAPHS = {
     "roads": gm.make_roads(50),
     "no positions": gm.Graph.from_networkx(nx.grid_graph([4, 4])),
@@ -147,5 +163,5 @@ def test_maps_draw_any_graph(name: str) -> None:
 
 
 def test_maps_check_the_number_of_values() -> None:
-    with pytest.raises(gm.errors.InputError, match="must have shape"):
+    with pytest.raises(gm.errors.TableError, match="must have shape"):
         plotting.plot_field(gm.make_roads(20), [1.0])

@@ -45,18 +45,22 @@ def abbreviate(items: Iterable[object], total: int | None = None) -> str:
     return shown if count <= _SHOWN else f"{shown}, ... ({count} in all)"
 
 
-def describe_rows(bad: np.ndarray[Any, np.dtype[np.bool_]], values: Sequence[object] | np.ndarray) -> str:
-    """Describe the values at which a mask is true, with their positions.
+def describe_rows(bad: np.ndarray[Any, np.dtype[np.bool_]], values: Sequence[Any] | np.ndarray[Any, Any]) -> str:
+    """Describe the values at which a mask is true, with their rows (and columns), counted from 0.
 
     Examples
     --------
     >>> describe_rows(np.array([False, True]), [1.0, -2.0])
-    '-2.0 at position 1'
+    '-2.0 in row 1'
     """
-    positions = np.flatnonzero(bad)
-    shown = [f"{_short_repr(values[p])} at position {p}" for p in positions[:_SHOWN]]
+    array = np.asarray(values)
+    places = np.argwhere(bad)
+    shown = []
+    for place in places[:_SHOWN]:
+        where = [f"row {place[0]}" if axis == 0 else f"column {place[axis]}" for axis in range(len(place))]
+        shown.append(_short_repr(array[tuple(place)]) + (f" in {', '.join(where)}" if where else ""))
     text = ", ".join(shown)
-    return text if len(positions) <= _SHOWN else f"{text}, ... ({len(positions)} in all)"
+    return text if len(places) <= _SHOWN else f"{text}, ... ({len(places)} in all)"
 
 
 def _short_repr(item: object) -> str:
@@ -137,21 +141,40 @@ def as_numbers(
     ndarray of float64
         Entries that are not numbers are NaN.
     """
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raw = np.asarray(values, dtype=object)
-        numbers = np.array([_as_float(item) for item in raw.ravel()]).reshape(raw.shape)
-    flat, shown = numbers.ravel(), np.asarray(values, dtype=object).ravel()
-    infinite = ~np.isfinite(flat)
+    raw = _plain_array(values)
+    if raw is None:
+        faults.add(argument, "must be an array of numbers", type(values).__name__, "Rows must be of equal length.")
+        return np.full(0, np.nan)
+    if raw.dtype.kind in "buif":
+        numbers = np.array(raw, dtype=np.float64)  # a copy: the caller may go on to change theirs
+    elif raw.dtype.kind in "OUST":
+        numbers = np.array([_as_float(item) for item in raw.ravel()], dtype=np.float64).reshape(raw.shape)
+    else:
+        faults.add(argument, "must hold real numbers", f"type {raw.dtype}", "Convert them first.")
+        return np.full(raw.shape, np.nan)
+    infinite = ~np.isfinite(numbers)
     if infinite.any():
-        faults.add(argument, "must hold finite numbers", describe_rows(infinite, shown), remedy)
-    low = flat <= minimum if above else flat < minimum
-    low &= ~infinite
+        faults.add(argument, "must hold finite numbers", describe_rows(infinite, raw), remedy)
+    low = (numbers <= minimum if above else numbers < minimum) & ~infinite
     if low.any():
         rule = f"must be {'above' if above else 'at least'} {minimum:g}"
-        faults.add(argument, rule, describe_rows(low, flat), remedy)
+        faults.add(argument, rule, describe_rows(low, numbers), remedy)
     return numbers
+
+
+def _plain_array(values: Any) -> np.ndarray[Any, Any] | None:
+    """Return anything array-like as an array, without interpretation; None where that fails."""
+    if isinstance(values, np.ma.MaskedArray):
+        return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
+    try:
+        if hasattr(values, "detach"):  # a tensor, of any device and precision
+            values = values.detach().cpu().double()
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        try:
+            return np.asarray(values, dtype=object)
+        except ValueError:
+            return None
 
 
 def check_whole(
@@ -166,21 +189,38 @@ def check_whole(
 
 def check_positive(argument: str, value: Any, faults: FaultList, *, remedy: str) -> None:
     """Note a fault unless ``value`` is a positive finite number."""
-    number = np.nan if isinstance(value, bool) else _as_float(value)
+    number = np.nan if isinstance(value, bool | np.bool_ | str) else _as_float(value)
     if not (np.isfinite(number) and number > 0):
         faults.add(argument, "must be a positive, finite number", _short_repr(value), remedy)
+
+
+def check_flag(argument: str, value: object, error: type[InputError]) -> bool:
+    """Return ``value`` as a bool; raise unless it is one."""
+    if not isinstance(value, bool | np.bool_):
+        raise error("wrong option", [Fault(argument, "must be True or False", _short_repr(value), "Choose one.")])
+    return bool(value)
+
+
+def random_generator(random_state: Any, error: type[InputError]) -> np.random.Generator:
+    """Return a generator for a seed: None, a whole number of at least 0, or a generator."""
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return np.random.default_rng(random_state)
+    faults = FaultList("no random numbers", error)
+    check_whole("random_state", random_state, faults, minimum=0, remedy="Leave it out for a random seed.")
+    faults.raise_if_any()
+    return np.random.default_rng(int(random_state))
 
 
 def _as_float(item: Any) -> float:
     try:
         return float(item)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         return np.nan
 
 
 def check_choice(argument: str, value: object, choices: Sequence[str], error: type[InputError]) -> None:
     """Raise unless ``value`` is one of ``choices``."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         spelled = " or ".join(repr(choice) for choice in choices)
         fault = Fault(argument, f"must be {spelled}", _short_repr(value), "Choose one of these.")
         raise error("wrong option", [fault])

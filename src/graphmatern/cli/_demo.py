@@ -65,7 +65,7 @@ def run_demo(out: Path, seed: int) -> None:
 
     console.print(_summary(city, bound))
     console.print(f"Pictures: {kernel_picture}, {sample_picture}", soft_wrap=True)
-    console.print("Try next: `graphmatern demo --seed 1`, or the example in the README.", soft_wrap=True)
+    console.print(f"Try next: `graphmatern demo --seed {seed + 1}`, or the example in the README.", soft_wrap=True)
 
 
 def _centre(city: Graph) -> object:
@@ -91,7 +91,7 @@ def _sample_figure(city: Graph, seed: int) -> Figure:
     figure, axes = plt.subplots(2, 2, figsize=(11, 9), layout="constrained")
     for ax, (nu, lengthscale) in zip(axes.flat, [(1, 4.0), (1, 20.0), (3, 4.0), (3, 20.0)], strict=True):
         draw = Matern(nu=nu, lengthscale=lengthscale).on(city).sample(random_state=seed).detach().numpy()[0]
-        plot_field(city, draw, ax, label="value", limits=(-3.0, 3.0))
+        plot_field(city, draw, ax, label="value", limits=(-3.0, 3.0), cmap="coolwarm")
         ax.set_title(f"ν = {nu}, κ = {lengthscale:g}")
     figure.suptitle("Draws from the Matérn prior, from the same random numbers")
     return figure

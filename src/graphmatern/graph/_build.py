@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,15 +11,17 @@ import pandas as pd
 import scipy.sparse as sp
 
 from graphmatern._validation import FaultList, abbreviate, as_numbers, check_choice
-from graphmatern.errors import DataNotFoundError, GraphError
-from graphmatern.graph._edge_rows import PARALLEL_RULES, EdgeRows, mean_over_length, warn_of_loops
+from graphmatern.errors import GraphError, TableError
+from graphmatern.graph._edge_rows import PARALLEL_RULES, EdgeRows, canonical, mean_over_length, warn_of_loops
 from graphmatern.graph._geometry import parse_line
-from graphmatern.graph._names import NodeNames, index_of_names
+from graphmatern.graph._laplacian import degrees
+from graphmatern.graph._names import NodeNames, index_of_names, join_indexes
+from graphmatern.graph._tables import edge_columns, end_names, table_column, warn_of_lookalikes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GraphParts", "node_array", "parts_from_adjacency", "parts_from_edges", "read_table"]
+__all__ = ["GraphParts", "arranged", "checked", "node_array", "parts_from_adjacency", "parts_from_edges"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,95 +52,20 @@ class GraphParts:
     parallel: str = "sum"
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
-    """Read a CSV, TSV or Parquet file, chosen by its suffix; only empty CSV fields are missing values."""
-    path = Path(path)
-    if not path.is_file():
-        raise DataNotFoundError(
-            f"there is no file {str(path)!r}; give the path of a CSV, TSV or Parquet file"
-        )
-    if path.suffix.lower() in {".parquet", ".pq"}:
-        return pd.read_parquet(path)
-    separator = "\t" if path.suffix.lower() in {".tsv", ".tab"} else ","
-    # A node may well be called "NA".
-    return pd.read_csv(path, sep=separator, keep_default_na=False, na_values=[""])
-
-
-def _edge_columns(
-    edges: Any, source: str | None, target: str | None, faults: FaultList
-) -> tuple[pd.DataFrame | None, Any, Any]:
-    """Return the table (if there is one) and the two columns of node names."""
-    if isinstance(edges, str | Path):
-        edges = read_table(edges)
-    if isinstance(edges, Mapping):
-        edges = pd.DataFrame(edges)
-    if isinstance(edges, pd.DataFrame):
-        if edges.shape[1] < 2 and source is None:
-            raise faults.raise_now(
-                "edges",
-                "must have two columns of node names",
-                f"columns {list(edges)}",
-                "Add the other column.",
-            )
-        ends = [source or _default_column(edges, "source", 0), target or _default_column(edges, "target", 1)]
-        columns = [
-            _column(edges, name, argument, faults)
-            for name, argument in zip(ends, ("source", "target"), strict=True)
-        ]
-        return edges, *columns
-    pairs = edges if isinstance(edges, np.ndarray) else list(edges)
-    if isinstance(pairs, np.ndarray) and pairs.ndim == 2 and pairs.shape[1] == 2:
-        return None, pairs[:, 0], pairs[:, 1]
-    if isinstance(pairs, list) and all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
-        return None, [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    shape = f"an array of shape {pairs.shape}" if isinstance(pairs, np.ndarray) else abbreviate(pairs)
-    raise faults.raise_now(
-        "edges",
-        "must be a DataFrame, the path of a table, an (n, 2) array or a sequence of pairs of node names",
-        shape,
-        "Pass weights or lengths by `weight=` or `length=`.",
-    )
-
-
-def _default_column(table: pd.DataFrame, name: str, place: int) -> Any:
-    return name if name in table.columns else table.columns[place]
-
-
-def _column(table: pd.DataFrame | None, name: Any, argument: str, faults: FaultList) -> Any:
-    """Return a column by its name, or an array that was passed instead of a name."""
-    if name is None or not isinstance(name, str | int | tuple):
-        return name
-    if table is None or name not in table.columns:
-        columns = "no table" if table is None else f"columns {abbreviate(table.columns)}"
+def checked(parts: GraphParts) -> GraphParts:
+    """Return the parts of a graph whose weights, degrees and masses floating-point numbers can hold."""
+    faults = FaultList("no graph was made", GraphError)
+    with np.errstate(over="ignore"):
+        degree = degrees(parts.weights)
+        relative = degree if parts.masses is None else degree / parts.masses
+    if not (np.isfinite(parts.weights.data).all() and np.isfinite(degree).all() and np.isfinite(relative).all()):
+        weight = parts.weights.data
+        received = f"weights from {weight.min(initial=np.inf):.3g} to {weight.max(initial=0.0):.3g}"
         faults.add(
-            argument, "must be a column of `edges`", f"{name!r} with {columns}", "Name one of the columns."
+            "weight", "and degrees must not overflow", received, "Change the unit of weights, lengths or masses."
         )
-        return None
-    column = table[name]
-    if isinstance(column, pd.DataFrame):
-        faults.add(
-            argument,
-            "must name one column",
-            f"{name!r}, which stands {column.shape[1]} times",
-            "Rename them.",
-        )
-        return None
-    return column
-
-
-def _end_names(column: Any, argument: str, faults: FaultList) -> pd.Index[Any] | None:
-    """Return one column of node names, without missing ones."""
-    try:
-        index = index_of_names([] if column is None else column)
-    except TypeError as error:
-        faults.add(argument, "must hold hashable node names", str(error), "Use strings or numbers.")
-        return None
-    missing = np.asarray(pd.isna(index), dtype=bool)
-    if missing.any():
-        received = f"missing names at rows {abbreviate(np.flatnonzero(missing))}"
-        faults.add(argument, "must name a node in every row", received, "Fill in or remove these rows.")
-        return None
-    return index
+    faults.raise_if_any()
+    return parts
 
 
 def node_array(
@@ -174,50 +100,72 @@ def node_array(
         None where a fault was noted.
     """
     before = len(faults)
-    if isinstance(values, Mapping):
-        keys = pd.Index(list(values), tupleize_cols=False)
-        listed = list(values.values())
-        values = pd.DataFrame(listed, index=keys) if columns else pd.Series(listed, index=keys)
-    if isinstance(values, pd.Series | pd.DataFrame):
-        if values.index.has_duplicates:
-            repeated = values.index[values.index.duplicated()].unique()
-            faults.add(
-                argument, "must have one entry per node", f"repeats of {abbreviate(repeated)}", "Remove them."
-            )
+    if isinstance(values, Mapping | pd.Series | pd.DataFrame):
+        values = _by_name(values, names, argument, faults)
+        if values is None:
             return None
-        rows = index_of_names(values.index).get_indexer(names.index)
-        if (rows < 0).any():
-            absent = names.index[rows < 0]
-            faults.add(
-                argument,
-                "must cover every node",
-                f"nothing for {abbreviate(absent)}",
-                "Add the missing nodes.",
-            )
-            return None
-        values = values.to_numpy()[rows]
     numbers = as_numbers(values, argument, faults, minimum=minimum, above=True)
     wanted = 2 if columns else 1
-    if numbers.ndim != wanted or len(numbers) != len(names) or (columns and numbers.shape[1] < 1):
+    if len(faults) == before and (numbers.ndim != wanted or numbers.shape[0] != len(names) or 0 in numbers.shape):
         shape = f"({len(names)}, n_dimensions)" if columns else f"({len(names)},)"
-        faults.add(
-            argument, f"must have shape {shape}", f"shape {numbers.shape}", "One row per node, in node order."
-        )
-    return np.array(numbers) if len(faults) == before else None
+        faults.add(argument, f"must have shape {shape}", f"shape {numbers.shape}", "One row per node, in node order.")
+    return numbers if len(faults) == before else None
+
+
+def _by_name(values: Any, names: NodeNames, argument: str, faults: FaultList) -> Any:
+    """Return values given by node name in node order; None where some are missing or repeated."""
+    if isinstance(values, Mapping):
+        given, rows = index_of_names(list(values)), list(values.values())
+    else:
+        given, rows = index_of_names(values.index), values.to_numpy()
+    if given.has_duplicates:
+        repeated = given[given.duplicated()].unique()
+        faults.add(argument, "must have one entry per node", f"repeats of {abbreviate(repeated)}", "Remove them.")
+        return None
+    place = NodeNames(given).codes(names.index)
+    if (place < 0).any():
+        absent = abbreviate(names.index[place < 0])
+        faults.add(argument, "must cover every node", f"nothing for {absent}", "Add the missing nodes.")
+        return None
+    return [rows[k] for k in place] if isinstance(rows, list) else rows[place]
+
+
+def arranged(values: Any, names: NodeNames, *, missing: bool) -> NDArray[np.float64]:
+    """Arrange values in node order; see `Graph.arrange`."""
+    faults = FaultList("no values in node order", TableError)
+    if isinstance(values, Mapping):
+        values = pd.Series(list(values.values()), index=index_of_names(list(values)))
+    if isinstance(values, pd.Series | pd.DataFrame):
+        known = names.codes(values.index) >= 0
+        if not known.all():
+            names.note_unknown(values.index[~known], "values", faults)
+        if missing and not values.index.has_duplicates:
+            values = values.reindex(names.index)
+        else:
+            values = _by_name(values, names, "values", faults)
+        faults.raise_if_any()
+    found = FaultList("no values in node order", TableError)
+    numbers = as_numbers(values, "values", found)
+    if not (missing and numbers.dtype == np.float64 and not np.isinf(numbers).any()):
+        found.raise_if_any()
+    if numbers.ndim not in (1, 2) or len(numbers) != len(names):
+        rule = f"must have shape ({len(names)},) or ({len(names)}, n_columns)"
+        raise faults.raise_now("values", rule, f"shape {numbers.shape}", "One row per node, in node order.")
+    return numbers
 
 
 def _per_edge(
-    values: Any, n_rows: int, argument: str, faults: FaultList, *, minimum: float = 0.0, above: bool = False
+    values: Any, n_rows: int, argument: str, faults: FaultList, *, above: bool = False
 ) -> NDArray[np.float64] | None:
     """Return one number per edge row."""
     if values is None:
         return None
-    remedy = "Correct these rows, or remove the edges." if not above else "Give every edge a positive length."
-    numbers = as_numbers(values, argument, faults, minimum=minimum, above=above, remedy=remedy)
-    if numbers.shape != (n_rows,):
-        faults.add(
-            argument, f"must have one entry per edge ({n_rows})", f"shape {numbers.shape}", "Check the table."
-        )
+    remedy = "Give every edge a positive length." if above else "Correct these rows, or remove the edges."
+    before = len(faults)
+    numbers = as_numbers(values, argument, faults, minimum=0.0, above=above, remedy=remedy)
+    if len(faults) == before and numbers.shape != (n_rows,):
+        rule = f"must have one entry per edge ({n_rows})"
+        faults.add(argument, rule, f"shape {numbers.shape}", "Check the table.")
     return numbers
 
 
@@ -228,26 +176,24 @@ def _geometries(column: Any, n_rows: int, faults: FaultList) -> list[NDArray[np.
     lines: list[NDArray[np.float64] | None] = []
     bad: dict[int, str] = {}
     for row, item in enumerate(column):
+        missing = item is None or item is pd.NA or (isinstance(item, float) and np.isnan(item))
         try:
-            lines.append(None if item is None or item is pd.NA or item != item else parse_line(item))
+            lines.append(None if missing else parse_line(item))
         except (TypeError, ValueError) as error:
             bad[row] = str(error)
     if bad:
         received = abbreviate([f"row {row}: {reason}" for row, reason in bad.items()])
-        faults.add(
-            "geometry", "must hold WKT LINESTRINGs or lines", received, "Correct or empty these cells."
-        )
+        faults.add("geometry", "must hold WKT LINESTRINGs or lines", received, "Correct or empty these cells.")
     elif len(lines) != n_rows:
-        faults.add(
-            "geometry", f"must have one entry per edge ({n_rows})", f"{len(lines)}", "Check the table."
-        )
+        faults.add("geometry", f"must have one entry per edge ({n_rows})", f"{len(lines)}", "Check the table.")
     return lines
 
 
 def _edge_ids(column: Any, n_rows: int, faults: FaultList) -> pd.Index[Any] | None:
     if column is None:
         return None
-    ids = NodeNames.build(column, faults, "id")
+    remedy = "Give every edge an id of its own, or leave `id` out: row numbers serve as well."
+    ids = NodeNames.build(column, faults, "id", remedy)
     if ids is not None and len(ids) != n_rows:
         faults.add("id", f"must have one entry per edge ({n_rows})", f"{len(ids)}", "Check the table.")
     return None if ids is None else ids.index
@@ -260,147 +206,139 @@ def _node_names(
     if nodes is None:
         # Order of first appearance, row by row.
         m = len(ends[0])
-        both = ends[0].append(ends[1])
         order = np.arange(2 * m).reshape(2, m).T.ravel()
-        codes, unique = pd.factorize(both.take(order), sort=False)
-        names: NodeNames | None = NodeNames(index_of_names(unique))
+        codes, unique = pd.factorize(join_indexes(*ends).take(order), sort=False)
+        warn_of_lookalikes(unique)
         codes = codes.astype(np.int64)
-        return names, codes[0::2], codes[1::2]
+        return NodeNames(index_of_names(unique)), codes[0::2], codes[1::2]
     names = NodeNames.build(nodes, faults)
     if names is None:
         return None, np.zeros(0, np.int64), np.zeros(0, np.int64)
-    source, target = (np.asarray(names.index.get_indexer(end), dtype=np.int64) for end in ends)
+    source, target = (names.codes(end) for end in ends)
     for codes, end, argument in ((source, ends[0], "source"), (target, ends[1], "target")):
         if (codes < 0).any():
             names.note_unknown(end[codes < 0], argument, faults)
     return names, source, target
 
 
-def _require_nodes(names: NodeNames | None, faults: FaultList) -> None:
-    if names is not None and len(names) == 0:
-        faults.add(
-            "nodes", "must name at least one node", "none", "Give edges, or `nodes=` for isolated nodes."
-        )
+def _node_parts(
+    names: NodeNames | None, positions: Any, masses: Any, faults: FaultList
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
+    """Positions and masses in node order, where given."""
+    places = mass = None
+    if names is not None:
+        if len(names) == 0:
+            remedy = "Give edges, or `nodes=` for isolated nodes."
+            faults.add("nodes", "must name at least one node", "none", remedy)
+        elif positions is not None:
+            places = node_array(positions, names, "positions", faults, columns=True)
+        if masses is not None:
+            mass = node_array(masses, names, "masses", faults, minimum=0.0)
+    return places, mass
 
 
 def parts_from_edges(
     edges: Any,
     *,
-    source: str | None,
-    target: str | None,
-    weight: Any,
-    length: Any,
-    id: Any,  # noqa: A002
-    geometry: Any,
-    nodes: Any,
-    positions: Any,
-    masses: Any,
-    parallel: str,
+    source: Any = None,
+    target: Any = None,
+    weight: Any = None,
+    length: Any = None,
+    id: Any = None,  # noqa: A002
+    geometry: Any = None,
+    nodes: Any = None,
+    positions: Any = None,
+    masses: Any = None,
+    parallel: str = "sum",
     warn_parallel: bool = True,
 ) -> GraphParts:
     """Validate an edge list and merge it; see `Graph.from_edges` for the parameters."""
     check_choice("parallel", parallel, PARALLEL_RULES, GraphError)
     faults = FaultList("no graph was made", GraphError)
-    table, first, second = _edge_columns(edges, source, target, faults)
-    ends = _end_names(first, "source", faults), _end_names(second, "target", faults)
+    table, first, second = edge_columns(edges, source, target, [weight, length, id, geometry], faults)
+    ends = end_names(first, "source", faults), end_names(second, "target", faults)
     n_rows = 0 if ends[0] is None else len(ends[0])
     if weight is not None and length is not None:
-        faults.add(
-            "length", "must not be given with `weight`", "both", "Weights follow from lengths; give one."
-        )
-    weights = _per_edge(_column(table, weight, "weight", faults), n_rows, "weight", faults)
-    lengths = _per_edge(_column(table, length, "length", faults), n_rows, "length", faults, above=True)
+        faults.add("length", "must not be given with `weight`", "both", "Weights follow from lengths; give one.")
     if parallel == "mean_length" and length is None:
-        faults.add(
-            "parallel", "must not be 'mean_length' without lengths", "no `length`", "Use 'sum' or 'first'."
-        )
-    lines = _geometries(_column(table, geometry, "geometry", faults), n_rows, faults)
-    ids = _edge_ids(_column(table, id, "id", faults), n_rows, faults)
+        remedy = "Use 'sum' or 'first'."
+        faults.add("parallel", "must not be 'mean_length' without lengths", "no `length`", remedy)
+    weights = _per_edge(table_column(table, weight, "weight", faults), n_rows, "weight", faults)
+    lengths = _per_edge(table_column(table, length, "length", faults), n_rows, "length", faults, above=True)
+    lines = _geometries(table_column(table, geometry, "geometry", faults), n_rows, faults)
+    ids = _edge_ids(table_column(table, id, "id", faults), n_rows, faults)
     names: NodeNames | None = None
-    codes = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    start = end = np.zeros(0, np.int64)
     if ends[0] is not None and ends[1] is not None:
-        names, *codes = _node_names(nodes, (ends[0], ends[1]), faults)  # type: ignore[assignment]
-        _require_nodes(names, faults)
-    places = (
-        None
-        if positions is None or names is None
-        else node_array(positions, names, "positions", faults, columns=True)
-    )
-    mass = (
-        None if masses is None or names is None else node_array(masses, names, "masses", faults, minimum=0.0)
-    )
+        names, start, end = _node_names(nodes, (ends[0], ends[1]), faults)
+    places, mass = _node_parts(names, positions, masses, faults)
     faults.raise_if_any()
     assert names is not None
-    if lengths is not None:
-        row_weight = mean_over_length(lengths)
-    else:
-        row_weight = np.ones(n_rows) if weights is None else weights
-    rows = EdgeRows(codes[0], codes[1], row_weight, lengths, lines, ids).without_loops()
-    weighted = weights is not None or lengths is not None
-    _treat_parallel(rows, names, parallel, weighted=weighted, warn_parallel=warn_parallel)
-    return GraphParts(
-        rows.merge(len(names), parallel, weighted=weighted), names, rows, places, mass, parallel
-    )
+    weighting = "length" if lengths is not None else "unit" if weights is None else "weight"
+    row_weight = np.ones(n_rows) if weights is None else weights
+    rows = EdgeRows(start, end, row_weight, lengths, lines, ids, weighting).without_loops()
+    if rows.length is not None:
+        with np.errstate(over="ignore"):
+            rows = replace(rows, weight=mean_over_length(rows.length))
+    _treat_parallel(rows, names, parallel, warn_parallel=warn_parallel)
+    return checked(GraphParts(rows.merge(len(names), parallel), names, rows, places, mass, parallel))
 
 
-def _treat_parallel(
-    rows: EdgeRows, names: NodeNames, parallel: str, *, weighted: bool, warn_parallel: bool
-) -> None:
+def _treat_parallel(rows: EdgeRows, names: NodeNames, parallel: str, *, warn_parallel: bool) -> None:
     """Warn of parallel rows, or raise where the caller wants that."""
     if parallel == "error":
-        keys = pd.Series(rows.pair_keys(len(names)))
-        repeated = np.flatnonzero(keys.duplicated())
+        repeated = np.flatnonzero(pd.Series(rows.pair_keys(len(names))).duplicated())
         if len(repeated):
             pairs = [(names.index[rows.source[row]], names.index[rows.target[row]]) for row in repeated[:5]]
             received = abbreviate(pairs, len(repeated))
             faults = FaultList("no graph was made", GraphError)
-            raise faults.raise_now(
-                "edges",
-                "must not repeat a pair of nodes",
-                received,
-                "Merge them, or choose another `parallel=`.",
-            )
-    elif weighted and warn_parallel:
+            remedy = "Merge them, or choose another `parallel=`."
+            raise faults.raise_now("edges", "must not repeat a pair of nodes", received, remedy)
+    elif rows.weighting != "unit" and warn_parallel:
         rows.warn_of_parallel(len(names), parallel)
 
 
 def parts_from_adjacency(adjacency: Any, *, nodes: Any, positions: Any, masses: Any) -> GraphParts:
     """Validate a weight matrix; see `Graph.from_adjacency` for the parameters."""
     faults = FaultList("no graph was made", GraphError)
-    try:
-        matrix = sp.csr_array(adjacency, dtype=np.float64, copy=True)
-    except (TypeError, ValueError):
-        received = f"a {type(adjacency).__name__} that is not one"
-        raise faults.raise_now(
-            "adjacency", "must be a 2-D matrix of numbers", received, "Check it."
-        ) from None
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise faults.raise_now(
-            "adjacency", "must be square", f"shape {matrix.shape}", "One row and one column per node."
-        )
-    matrix.sum_duplicates()
-    _note_bad_weights(matrix, faults)
+    if isinstance(adjacency, pd.DataFrame):
+        if nodes is None:
+            nodes = adjacency.index
+            if not adjacency.columns.equals(nodes):
+                received = f"rows {abbreviate(nodes)} and columns {abbreviate(adjacency.columns)}"
+                faults.add("adjacency", "must have the same names for rows and columns", received, "Reorder them.")
+        adjacency = adjacency.to_numpy()
+    matrix = _matrix(adjacency, faults)
     n = matrix.shape[0]
     names = NodeNames.default(n) if nodes is None else NodeNames.build(nodes, faults)
     if names is not None and len(names) != n:
-        faults.add(
-            "nodes", f"must name every row ({n})", f"{len(names)} names", "One name per row, in order."
-        )
+        faults.add("nodes", f"must name every row ({n})", f"{len(names)} names", "One name per row, in order.")
         names = None
-    _require_nodes(names, faults)
     if np.isfinite(matrix.data).all():
         _note_asymmetry(matrix, faults)
-    places = (
-        None
-        if positions is None or names is None
-        else node_array(positions, names, "positions", faults, columns=True)
-    )
-    mass = (
-        None if masses is None or names is None else node_array(masses, names, "masses", faults, minimum=0.0)
-    )
+    places, mass = _node_parts(names, positions, masses, faults)
     faults.raise_if_any()
     assert names is not None
-    return GraphParts(_clean(matrix), names, None, places, mass)
+    return checked(GraphParts(_clean(matrix), names, None, places, mass))
+
+
+def _matrix(adjacency: Any, faults: FaultList) -> sp.csr_array:
+    """Return a square matrix; entries at fault are noted."""
+    was_sparse = isinstance(adjacency, sp.sparray | sp.spmatrix)
+    if not was_sparse:
+        # Never handed to scipy as it is: a tuple would be read as its internal representation.
+        adjacency = as_numbers(adjacency, "adjacency", faults, minimum=0.0, remedy="0 means no edge.")
+    elif adjacency.dtype.kind not in "buif":
+        received = f"type {adjacency.dtype}"
+        raise faults.raise_now("adjacency", "must hold real numbers", received, "Convert it first.")
+    if adjacency.ndim != 2 or adjacency.shape[0] != adjacency.shape[1]:
+        remedy = "One row and one column per node."
+        raise faults.raise_now("adjacency", "must be a square matrix", f"shape {adjacency.shape}", remedy)
+    matrix = sp.csr_array(adjacency, dtype=np.float64, copy=True)
+    matrix.sum_duplicates()
+    if was_sparse:
+        _note_bad_weights(matrix, faults)
+    return matrix
 
 
 def _cells(matrix: sp.coo_array, chosen: NDArray[np.bool_]) -> str:
@@ -424,10 +362,11 @@ def _note_bad_weights(matrix: sp.csr_array, faults: FaultList) -> None:
 
 def _note_asymmetry(matrix: sp.csr_array, faults: FaultList) -> None:
     """Note entries that differ from their mirror image by more than rounding."""
-    difference = abs(matrix - matrix.T).tocoo()
-    bad = difference.data > 1e-12 * np.abs(matrix.data).max(initial=0.0)
+    mirror = sp.csr_array(matrix.T)
+    excess = sp.coo_array(abs(matrix - mirror) - 1e-12 * abs(matrix).maximum(abs(mirror)))
+    bad = excess.data > 0
     if bad.any():
-        received = f"different values at {_cells(difference, bad)} and their mirror images"
+        received = f"different values at {_cells(excess, bad)} and their mirror images"
         faults.add("adjacency", "must be symmetric", received, "Use (W + W.T) / 2 for an undirected graph.")
 
 
@@ -436,6 +375,4 @@ def _clean(matrix: sp.csr_array) -> sp.csr_array:
     warn_of_loops(int(np.count_nonzero(matrix.diagonal())))
     upper = sp.triu(matrix, k=1, format="csr")
     upper.eliminate_zeros()
-    full = sp.csr_array(upper + upper.T)
-    full.sort_indices()
-    return full
+    return canonical(sp.csr_array(upper + upper.T))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from graphmatern._validation import FaultList, abbreviate
+from graphmatern._validation import FaultList, abbreviate, as_numbers
 from graphmatern.errors import GraphError, TableError
 from graphmatern.graph import _build
 
@@ -19,12 +19,10 @@ if TYPE_CHECKING:
     from graphmatern.graph._edge_rows import EdgeRows
     from graphmatern.graph._graph import Graph
 
-__all__ = ["describe", "parts_from_networkx", "parts_from_pyg", "same_parts", "to_networkx"]
+__all__ = ["describe", "parts_from_networkx", "parts_from_pyg", "same_content", "to_networkx"]
 
 
-def _edge_attribute(
-    edges: list[Any], attribute: str | None, faults: FaultList, *, optional: bool
-) -> list[Any] | None:
+def _edge_attribute(edges: list[Any], attribute: str | None, faults: FaultList, *, optional: bool) -> list[Any] | None:
     """Values of an edge attribute; None where no edge has it and it is optional."""
     if attribute is None:
         return None
@@ -33,10 +31,8 @@ def _edge_attribute(
     if len(missing) == len(values) and optional:
         return None
     if missing:
-        rule = f"must stand at every edge (attribute {attribute!r})"
-        faults.add(
-            "graph", rule, f"edges without it: {abbreviate(missing)}", "Add it, or pass another name or None."
-        )
+        rule = f"must have the attribute {attribute!r} at every edge"
+        faults.add("graph", rule, f"edges without it: {abbreviate(missing)}", "Add it, or pass another name or None.")
     return values
 
 
@@ -44,9 +40,7 @@ def _node_positions(graph: nx.Graph[Any], position: str | tuple[str, ...] | None
     """Coordinates from node attributes, in the order of the nodes."""
     attributes = [data for _, data in graph.nodes(data=True)]
     if position is None:
-        complete = {
-            name for name in ("pos", "x", "y") if attributes and all(name in data for data in attributes)
-        }
+        complete = {name for name in ("pos", "x", "y") if attributes and all(name in data for data in attributes)}
         position = "pos" if "pos" in complete else ("x", "y")
         if not complete.issuperset([position] if position == "pos" else position):
             return None
@@ -79,16 +73,14 @@ def parts_from_networkx(
     faults = FaultList("no graph was made", GraphError)
     if not hasattr(graph, "is_directed"):
         received = f"a {type(graph).__name__}"
-        raise faults.raise_now(
-            "graph", "must be a networkx Graph or MultiGraph", received, "Use another constructor."
-        )
+        raise faults.raise_now("graph", "must be a networkx Graph or MultiGraph", received, "Use another constructor.")
     if graph.is_directed():
         raise faults.raise_now(
             "graph", "must be undirected", f"a {type(graph).__name__}", "Call its `to_undirected()` first."
         )
     edges = list(graph.edges(data=True))
     lengths = _edge_attribute(edges, length, faults, optional=False)
-    weights = None if length is not None else _edge_attribute(edges, weight, faults, optional=True)
+    weights = None if length is not None else _edge_attribute(edges, weight, faults, optional=weight == "weight")
     places = _node_positions(graph, position, faults)
     faults.raise_if_any()
     lines = None if geometry is None else [data.get(geometry) for *_, data in edges]
@@ -120,14 +112,12 @@ def parts_from_pyg(data: Any, *, weight: str | None, nodes: Any) -> GraphParts:
     pairs = _as_numpy(getattr(data, "edge_index", None))
     if pairs is None or pairs.ndim != 2 or pairs.shape[0] != 2:
         received = "none" if pairs is None else f"shape {pairs.shape}"
-        raise faults.raise_now(
-            "data.edge_index", "must have shape (2, n_edges)", received, "Check the object."
-        )
+        raise faults.raise_now("data.edge_index", "must have shape (2, n_edges)", received, "Check the object.")
     attribute = weight or "edge_weight"
     given = _as_numpy(getattr(data, attribute, None))
     if weight is not None and given is None:
         faults.add("weight", "must be an attribute of `data`", repr(weight), "Name another, or leave it out.")
-    values = np.ones(pairs.shape[1]) if given is None else given.reshape(given.shape[0], -1)[:, 0]
+    values = np.ones(pairs.shape[1]) if given is None else as_numbers(given, attribute, faults).ravel()
     n_nodes = int(getattr(data, "num_nodes", None) or (pairs.max(initial=-1) + 1))
     if pairs.size and (pairs.min() < 0 or pairs.max() >= n_nodes):
         faults.add(
@@ -147,11 +137,11 @@ def parts_from_pyg(data: Any, *, weight: str | None, nodes: Any) -> GraphParts:
     matrix = sp.coo_array((values.astype(np.float64), (pairs[0], pairs[1])), shape=(n_nodes, n_nodes)).tocsr()
     if given is None:
         matrix.data[:] = 1.0
-    upward = sp.triu(matrix, k=1).nnz
-    if upward == 0 or upward == matrix.nnz:  # listed in one direction only
-        matrix = sp.csr_array(matrix + matrix.T)
-    elif given is None:
+    if given is None:
         matrix = sp.csr_array(matrix.maximum(matrix.T))
+    elif (matrix.multiply(matrix.T) - sp.diags_array(matrix.diagonal() ** 2)).count_nonzero() == 0:
+        # No edge stands in both directions.
+        matrix = sp.csr_array(matrix + matrix.T)
     return _build.parts_from_adjacency(
         matrix, nodes=nodes, positions=_as_numpy(getattr(data, "pos", None)), masses=None
     )
@@ -163,6 +153,8 @@ def to_networkx(parts: GraphParts, rows: EdgeRows, attributes: pd.DataFrame | No
 
     index = parts.names.index
     n_nodes = len(index)
+    if rows.weighting == "unit":  # repeats of unweighted edges count once
+        rows = rows.take(np.unique(rows.pair_keys(n_nodes), return_index=True)[1])
     has_parallel = len(np.unique(rows.pair_keys(n_nodes))) < len(rows)
     graph: nx.Graph[Any] = nx.MultiGraph() if has_parallel else nx.Graph()
     graph.add_nodes_from(index)
@@ -177,9 +169,7 @@ def to_networkx(parts: GraphParts, rows: EdgeRows, attributes: pd.DataFrame | No
             data["geometry"] = rows.geometry[row]
         graph.add_edge(first, second, **data)
     if parts.positions is not None:
-        nx.set_node_attributes(
-            graph, dict(zip(index, map(tuple, parts.positions.tolist()), strict=True)), "pos"
-        )
+        nx.set_node_attributes(graph, dict(zip(index, map(tuple, parts.positions.tolist()), strict=True)), "pos")
     if attributes is not None:
         faults = FaultList("no networkx graph was made", TableError)
         known = parts.names.codes(attributes.index) >= 0
@@ -191,30 +181,39 @@ def to_networkx(parts: GraphParts, rows: EdgeRows, attributes: pd.DataFrame | No
     return graph
 
 
-def same_parts(one: GraphParts, other: GraphParts) -> bool:
-    """Whether two graphs have the same content."""
+def _equal(one: Any, other: Any) -> bool:
+    return (one is None and other is None) or (one is not None and other is not None and np.array_equal(one, other))
 
-    def equal(a: Any, b: Any) -> bool:
-        return (a is None and b is None) or (a is not None and b is not None and np.array_equal(a, b))
 
+def same_content(one: GraphParts, rows: EdgeRows, other: GraphParts, other_rows: EdgeRows) -> bool:
+    """Whether two graphs have the same nodes, weights, positions, masses and edges, these in any order."""
     if not (
-        equal(one.weights.indptr, other.weights.indptr)
-        and equal(one.weights.indices, other.weights.indices)
-        and equal(one.weights.data, other.weights.data)
-        and one.names.equals(other.names)
-        and equal(one.positions, other.positions)
-        and equal(one.masses, other.masses)
+        one.names.equals(other.names)
+        and _equal(one.weights.indptr, other.weights.indptr)
+        and _equal(one.weights.indices, other.weights.indices)
+        and _equal(one.weights.data, other.weights.data)
+        and _equal(one.positions, other.positions)
+        and _equal(one.masses, other.masses)
+        and len(rows) == len(other_rows)
     ):
         return False
-    if one.rows is None or other.rows is None:
-        return one.rows is other.rows or (one.rows or other.rows).length is None  # type: ignore[union-attr]
-    columns = ("source", "target", "weight", "length", "ids")
-    if not all(equal(getattr(one.rows, name), getattr(other.rows, name)) for name in columns):
+    n_nodes = len(one.names)
+    ours, theirs = (table.take(np.lexsort((table.weight, table.pair_keys(n_nodes)))) for table in (rows, other_rows))
+    if not (
+        _equal(ours.pair_keys(n_nodes), theirs.pair_keys(n_nodes))
+        and _equal(ours.weight, theirs.weight)
+        and _equal(ours.length, theirs.length)
+        and (rows.ids is None) == (other_rows.ids is None)
+        and (rows.ids is None or _equal(ours.ids, theirs.ids))
+    ):
         return False
-    lines, others = one.rows.geometry, other.rows.geometry
-    if lines is None or others is None:
-        return lines is others
-    return all(equal(a, b) for a, b in zip(lines, others, strict=True))
+    if ours.geometry is None or theirs.geometry is None:
+        return ours.geometry is theirs.geometry
+    return all(_equal(a, b) for a, b in zip(ours.geometry, theirs.geometry, strict=True))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def describe(graph: Graph) -> str:
@@ -223,8 +222,8 @@ def describe(graph: Graph) -> str:
     neighbours = np.diff(graph.weights.indptr)
     isolated = int((neighbours == 0).sum())
     lines = [
-        f"{graph.n_nodes:,} nodes, {graph.n_edges:,} edges",
-        f"components   {len(sizes):,} (largest {sizes[0]:,} nodes; {isolated:,} isolated nodes)",
+        f"{_count(graph.n_nodes, 'node')}, {_count(graph.n_edges, 'edge')}",
+        f"components   {len(sizes):,} (largest {_count(sizes[0], 'node')}; {_count(isolated, 'isolated node')})",
         f"neighbours   {neighbours.min()} to {neighbours.max()}, mean {neighbours.mean():.2f}",
     ]
     if graph.n_edges:

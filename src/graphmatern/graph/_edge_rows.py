@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 
 from graphmatern._validation import warn
@@ -14,10 +15,9 @@ from graphmatern.errors import EdgeWarning
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["PARALLEL_RULES", "EdgeRows", "mean_over_length", "rows_of_matrix", "warn_of_loops"]
+__all__ = ["PARALLEL_RULES", "EdgeRows", "canonical", "mean_over_length", "rows_of_matrix", "warn_of_loops"]
 
 PARALLEL_RULES = ("sum", "mean_length", "first", "error")
 
@@ -52,6 +52,9 @@ class EdgeRows:
         Polylines from source to target, where known; None for a row without one.
     ids : pandas.Index, optional
         Names of the rows; their numbers where None.
+    weighting : {"unit", "weight", "length"}
+        Where the weights come from: repeats of unweighted rows mean nothing, and weights that follow from lengths
+        do so again when an edge is cut.
     """
 
     source: NDArray[np.int64]
@@ -60,20 +63,30 @@ class EdgeRows:
     length: NDArray[np.float64] | None = None
     geometry: Sequence[NDArray[np.float64] | None] | None = None
     ids: pd.Index[Any] | None = None
+    weighting: str = "weight"
 
     def __len__(self) -> int:
         return len(self.source)
 
     def take(self, rows: NDArray[np.int64]) -> EdgeRows:
         """Return the rows at these positions, in this order."""
+        if len(rows) == len(self) and (rows == np.arange(len(rows))).all():
+            return self
         return EdgeRows(
             self.source[rows],
             self.target[rows],
             self.weight[rows],
             None if self.length is None else self.length[rows],
             None if self.geometry is None else [self.geometry[row] for row in rows],
-            None if self.ids is None else self.ids[rows],
+            # A row keeps its number when others are dropped: sensors refer to it.
+            self.identifiers[rows],
+            self.weighting,
         )
+
+    @property
+    def identifiers(self) -> pd.Index[Any]:
+        """Names of the rows, or their numbers."""
+        return pd.RangeIndex(len(self)) if self.ids is None else self.ids
 
     def restrict(self, position: NDArray[np.int64]) -> EdgeRows:
         """Keep the rows between kept nodes and renumber their ends.
@@ -97,7 +110,7 @@ class EdgeRows:
         low, high = np.minimum(self.source, self.target), np.maximum(self.source, self.target)
         return low * np.int64(n_nodes) + high
 
-    def merge(self, n_nodes: int, parallel: str, *, weighted: bool) -> sp.csr_array:
+    def merge(self, n_nodes: int, parallel: str) -> sp.csr_array:
         """Merge parallel rows into a symmetric weight matrix.
 
         Parameters
@@ -106,8 +119,6 @@ class EdgeRows:
             Number of nodes.
         parallel : {"sum", "mean_length", "first"}
             What becomes of rows that join the same two nodes.
-        weighted : bool
-            False where the caller gave neither weights nor lengths: repeats then mean nothing.
 
         Returns
         -------
@@ -115,7 +126,7 @@ class EdgeRows:
             Exactly symmetric, sorted, without explicit zeros.
         """
         keys, first, pair = np.unique(self.pair_keys(n_nodes), return_index=True, return_inverse=True)
-        if len(keys) == len(self) or not weighted or parallel == "first":
+        if len(keys) == len(self) or self.weighting == "unit" or parallel == "first":
             weight = self.weight[first]
         elif parallel == "mean_length" and self.length is not None:
             pair_length = np.bincount(pair, self.length) / np.bincount(pair)
@@ -129,8 +140,7 @@ class EdgeRows:
             (np.tile(weight, 2), (np.concatenate([low, high]), np.concatenate([high, low]))),
             shape=(n_nodes, n_nodes),
         ).tocsr()
-        both.sort_indices()
-        return both
+        return canonical(both)
 
     def warn_of_parallel(self, n_nodes: int, parallel: str) -> None:
         """Count the rows that repeat a pair of nodes, and say what becomes of them."""
@@ -145,10 +155,17 @@ class EdgeRows:
         }[parallel]
         text = f"{extra} of {len(self)} edges repeat a pair of nodes; {treatment} (parallel={parallel!r})"
         if extra == len(first) and parallel == "sum":
-            text += (
-                ". Every pair stands twice: if each edge was listed in both directions, use parallel='first'"
-            )
+            text += ". Every pair stands twice: if each edge was listed in both directions, use parallel='first'"
         warn(text, EdgeWarning)
+
+
+def canonical(matrix: sp.csr_array) -> sp.csr_array:
+    """Return a matrix with sorted indices in 32 bits, where they fit, so that equal graphs have equal bytes."""
+    matrix.sort_indices()
+    if max(matrix.shape[0], matrix.nnz) < 2**31:
+        matrix.indices = matrix.indices.astype(np.int32, copy=False)
+        matrix.indptr = matrix.indptr.astype(np.int32, copy=False)
+    return matrix
 
 
 def rows_of_matrix(weights: sp.csr_array) -> EdgeRows:

@@ -47,8 +47,10 @@ def make_roads(n: int, seed: int = 0, *, keep: float = 0.7, spacing: float = 100
     """
     faults = FaultList("no roads were made", GraphError)
     check_whole("n", n, faults, minimum=4, remedy="Ask for more points.")
-    if not 0.0 < keep <= 1.0:
-        faults.add("keep", "must lie above 0 and at most at 1", repr(keep), "Choose such a share.")
+    check_whole("seed", seed, faults, minimum=0, remedy="Choose another seed.")
+    check_positive("keep", keep, faults, remedy="Choose a share of at most 1.")
+    if not len(faults) and keep > 1.0:
+        faults.add("keep", "must be at most 1", repr(keep), "Choose such a share.")
     check_positive("spacing", spacing, faults, remedy="Choose such a length.")
     faults.raise_if_any()
     rng = np.random.default_rng(seed)

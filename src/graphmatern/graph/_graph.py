@@ -9,16 +9,16 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components, dijkstra
 
-from graphmatern._validation import FaultList, abbreviate, check_whole
-from graphmatern.errors import GraphError
+from graphmatern._validation import FaultList, abbreviate, check_flag, check_whole
+from graphmatern.errors import GraphError, ResourceError
 from graphmatern.graph import _build, _convert, _mesh, _points, _subdivide
 from graphmatern.graph._edge_rows import EdgeRows, rows_of_matrix
-from graphmatern.graph._laplacian import degrees, inverse_sqrt_scaling, laplacian_matrix
+from graphmatern.graph._laplacian import degrees, laplacian_matrix, sqrt_scaling
 from graphmatern.graph._names import NodeNames
 from graphmatern.graph._spectrum import Spectrum, dense_spectrum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
     from pathlib import Path
 
     import networkx as nx
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Graph"]
 
 _T = TypeVar("_T")
+_DENSE_LIMIT = 16 * 2**30  # bytes for a full eigendecomposition
 ParallelRule = Literal["sum", "mean_length", "first", "error"]
 
 
@@ -57,9 +58,7 @@ class Graph:
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         del args, kwargs
-        raise TypeError(
-            "make a graph with Graph.from_edges or another of the constructors that begin with from_"
-        )
+        raise TypeError("make a graph with Graph.from_edges or another of the constructors that begin with from_")
 
     @classmethod
     def _from_parts(cls, parts: GraphParts) -> Self:
@@ -92,8 +91,8 @@ class Graph:
         cls,
         edges: pd.DataFrame | str | Path | ArrayLike | Any,
         *,
-        source: str | None = None,
-        target: str | None = None,
+        source: Hashable | None = None,
+        target: Hashable | None = None,
         weight: str | ArrayLike | None = None,
         length: str | ArrayLike | None = None,
         id: str | ArrayLike | None = None,  # noqa: A002
@@ -109,8 +108,10 @@ class Graph:
         ----------
         edges : DataFrame, path, array_like of shape (n_rows, 2), or sequence of pairs
             A path leads to a CSV, TSV or Parquet file.
-        source, target : str, optional
-            Columns of node names; by default those called "source" and "target", else the first two.
+        source, target : hashable, optional
+            Columns of node names; by default those called "source" and "target" (or "from" and "to", "u" and "v",
+            "node1" and "node2"), else the only two that have no other use. Cells of CSV files are text, unless all
+            names are whole numbers.
         weight : str or array_like, shape (n_rows,), optional
             Column of weights, or the weights: finite, at least 0 (0 means no edge). Without weights and
             lengths every edge has weight 1, and repeated pairs count once.
@@ -168,15 +169,13 @@ class Graph:
         )
 
     @classmethod
-    def from_adjacency(
-        cls, adjacency: Any, *, nodes: Any = None, positions: Any = None, masses: Any = None
-    ) -> Self:
+    def from_adjacency(cls, adjacency: Any, *, nodes: Any = None, positions: Any = None, masses: Any = None) -> Self:
         """Make a graph from a symmetric matrix of weights.
 
         Parameters
         ----------
-        adjacency : scipy sparse matrix or array_like, shape (n_nodes, n_nodes)
-            Weights, at least 0; 0 means no edge.
+        adjacency : scipy sparse matrix, array_like or DataFrame, shape (n_nodes, n_nodes)
+            Weights, at least 0; 0 means no edge. The index of a table names the nodes.
         nodes : sequence of hashable, optional
             Node names in the order of the rows; 0, 1, ... by default.
         positions, masses
@@ -192,9 +191,7 @@ class Graph:
         >>> gm.Graph.from_adjacency([[0, 2], [2, 0]], nodes=["left", "right"])
         Graph(2 nodes, 1 edge)
         """
-        return cls._from_parts(
-            _build.parts_from_adjacency(adjacency, nodes=nodes, positions=positions, masses=masses)
-        )
+        return cls._from_parts(_build.parts_from_adjacency(adjacency, nodes=nodes, positions=positions, masses=masses))
 
     @classmethod
     def from_networkx(
@@ -215,7 +212,7 @@ class Graph:
         graph : networkx.Graph or networkx.MultiGraph
             Directed graphs are refused: call their ``to_undirected()`` first.
         weight : str, optional
-            Edge attribute with the weight. Where no edge has it, all weights are 1.
+            Edge attribute with the weight. Where no edge has the default one, all weights are 1.
         length : str, optional
             Edge attribute with the length, instead of weights.
         geometry : str, optional
@@ -264,8 +261,9 @@ class Graph:
 
         Parameters
         ----------
-        points : array_like, shape (n_nodes, n_dimensions)
-            The points; they become the nodes' positions.
+        points : array_like or DataFrame, shape (n_nodes, n_dimensions)
+            The points; they become the nodes' positions, and their distances the lengths of the edges. The index
+            of a table names the nodes.
         n_neighbors : int
             Neighbours of each point, itself not counted.
         weights : {"gaussian", "unit"}
@@ -293,7 +291,7 @@ class Graph:
 
     @classmethod
     def from_mesh(
-        cls, vertices: ArrayLike, triangles: ArrayLike, *, obtuse: Literal["error", "flip"] = "error"
+        cls, vertices: ArrayLike, triangles: ArrayLike, *, obtuse: Literal["error", "flip", "clip"] = "error"
     ) -> Self:
         """Make the graph of a triangle mesh: cotangent weights, vertex areas as node masses.
 
@@ -303,9 +301,10 @@ class Graph:
             Coordinates.
         triangles : array_like of int, shape (n_triangles, 3)
             Rows of `vertices` at the corners of each triangle.
-        obtuse : {"error", "flip"}
-            What to do where obtuse triangles make a weight negative: raise, or flip edges until the mesh
-            is intrinsically Delaunay (the surface stays as it is).
+        obtuse : {"error", "flip", "clip"}
+            What to do where obtuse triangles make a weight negative: raise; flip edges until the mesh is
+            intrinsically Delaunay (the surface stays as it is); or flip, and drop the edges on the boundary that
+            are negative still, with a warning.
 
         Returns
         -------
@@ -353,12 +352,13 @@ class Graph:
     @property
     def n_edges(self) -> int:
         """Number of distinct pairs of nodes that are joined."""
-        return self._parts.weights.nnz // 2
+        return int(self._parts.weights.nnz) // 2
 
     @property
     def weights(self) -> sp.csr_array:
-        """Symmetric weight matrix W (read-only); shape (n_nodes, n_nodes)."""
-        return self._parts.weights
+        """Symmetric weight matrix W, of read-only arrays; shape (n_nodes, n_nodes)."""
+        shared = self._parts.weights
+        return sp.csr_array((shared.data, shared.indices, shared.indptr), shape=shared.shape)
 
     @property
     def degrees(self) -> NDArray[np.float64]:
@@ -396,7 +396,7 @@ class Graph:
         rows = self._rows
         table = pd.DataFrame(
             {
-                "id": np.arange(len(rows)) if rows.ids is None else rows.ids,
+                "id": rows.identifiers,
                 "source": self.nodes[rows.source],
                 "target": self.nodes[rows.target],
                 "weight": rows.weight,
@@ -424,6 +424,28 @@ class Graph:
         """
         return np.arange(self.n_nodes) if nodes is None else self._parts.names.positions(nodes)
 
+    def arrange(self, values: Any, *, missing: bool = False) -> NDArray[np.float64]:
+        """Arrange values in node order.
+
+        Parameters
+        ----------
+        values : array_like, tensor, Series, DataFrame or mapping
+            Arrays are taken to be in node order; the others are looked up by node name.
+        missing : bool
+            Whether NaN is allowed; nodes absent from a Series or mapping are then NaN.
+
+        Returns
+        -------
+        ndarray, shape (n_nodes,) or (n_nodes, n_columns)
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> gm.Graph.from_edges([("a", "b"), ("b", "c")]).arrange({"c": 3.0, "a": 1.0, "b": 2.0})
+        array([1., 2., 3.])
+        """
+        return _build.arranged(values, self._parts.names, missing=missing)
+
     # ------------------------------------------------------------------ what follows from it
     def _cached(self, key: Any, compute: Callable[[], _T]) -> _T:
         if key not in self._cache:
@@ -439,7 +461,7 @@ class Graph:
         csr_array, shape (n_nodes, n_nodes)
             Exactly symmetric; the row of an isolated node is zero. Yours to change.
         """
-        return laplacian_matrix(self.weights, self.masses, normalized=normalized)
+        return laplacian_matrix(self.weights, self.masses, normalized=check_flag("normalized", normalized, GraphError))
 
     def spectrum(self, n_eigenpairs: int | None = None, normalized: bool = False) -> Spectrum:
         """Smallest eigenpairs of a Laplacian; computed once and kept with the graph.
@@ -465,26 +487,35 @@ class Graph:
         faults = FaultList("no spectrum", GraphError)
         check_whole("n_eigenpairs", wanted, faults, minimum=1, remedy="Leave it out for all eigenpairs.")
         faults.raise_if_any()
-        wanted = min(int(wanted), self.n_nodes)
-        known: Spectrum | None = self._cache.get(("spectrum", bool(normalized)))
-        if known is None or known.n_eigenpairs < wanted:
-            known = dense_spectrum(
-                self.laplacian(normalized),
-                self.components,
-                inverse_sqrt_scaling(self.degrees, self.masses, normalized=normalized),
-                self.masses,
-                normalized=bool(normalized),
-                n_eigenpairs=wanted,
+        normalized = check_flag("normalized", normalized, GraphError)
+        return self._cached(("spectrum", normalized), lambda: self._full_spectrum(normalized)).truncate(int(wanted))
+
+    def _full_spectrum(self, normalized: bool) -> Spectrum:
+        bytes_needed = 4 * 8 * self.n_nodes**2
+        if bytes_needed > _DENSE_LIMIT:
+            raise ResourceError(
+                f"all eigenpairs of {self.n_nodes:,} nodes would take {bytes_needed / 2**30:,.0f} GiB, more than the "
+                f"{_DENSE_LIMIT / 2**30:.0f} GiB allowed; take a subgraph"
             )
-            self._cache["spectrum", bool(normalized)] = known
-        return known.truncate(wanted)
+        return dense_spectrum(
+            self.laplacian(normalized),
+            self.components,
+            sqrt_scaling(self.degrees, self.masses, normalized=normalized),
+            self.masses,
+            normalized=normalized,
+            n_eigenpairs=self.n_nodes,
+        )
 
     @property
     def components(self) -> NDArray[np.int64]:
         """Number of the connected component of every node; shape (n_nodes,)."""
-        return self._cached(
-            "components", lambda: connected_components(self.weights, directed=False)[1].astype(np.int64)
-        )
+
+        def compute() -> NDArray[np.int64]:
+            labels = connected_components(self.weights, directed=False)[1].astype(np.int64)
+            labels.flags.writeable = False
+            return labels
+
+        return self._cached("components", compute)
 
     @property
     def n_components(self) -> int:
@@ -531,9 +562,7 @@ class Graph:
         if len(kept) == 0 or repeated.any():
             faults = FaultList("no graph was made", GraphError)
             names = abbreviate(self.nodes[kept[repeated]]) if len(kept) else "none"
-            raise faults.raise_now(
-                "nodes", "must be at least one name, none twice", names, "Change the list."
-            )
+            raise faults.raise_now("nodes", "must be at least one name, none twice", names, "Change the list.")
         return self._take(kept)
 
     def _take(self, kept: NDArray[np.int64]) -> Self:
@@ -578,23 +607,29 @@ class Graph:
         >>> path.remove_hanging_nodes(rounds=2).nodes.tolist()
         [2, 3, 4]
         """
-        kept = np.arange(self.n_nodes)
-        weights = self.weights
+        if rounds is not None:
+            faults = FaultList("no nodes were removed", GraphError)
+            check_whole("rounds", rounds, faults, minimum=0, remedy="Leave it out to go on until none is left.")
+            faults.raise_if_any()
+        indptr, indices = self._parts.weights.indptr, self._parts.weights.indices
+        neighbours = np.diff(indptr)
+        present = np.ones(self.n_nodes, dtype=bool)
+        hanging = np.flatnonzero(neighbours == 1)
         done = 0
-        while rounds is None or done < rounds:
-            degree = np.diff(weights.indptr)
-            hanging = degree == 1
+        while len(hanging) and (rounds is None or done < rounds):
+            # The one neighbour that is left of each, found in its row of the matrix.
+            row = np.repeat(hanging, np.diff(indptr)[hanging])
+            column = indices[np.concatenate([np.arange(indptr[i], indptr[i + 1]) for i in hanging])]
+            row, column = row[present[column]], column[present[column]]
             # Of two nodes joined only to each other, the first stays.
-            neighbour = weights.indices[weights.indptr[:-1][hanging]]
-            hanging[np.flatnonzero(hanging)[hanging[neighbour] & (np.flatnonzero(hanging) < neighbour)]] = (
-                False
-            )
-            if not hanging.any():
-                break
-            rest = np.flatnonzero(~hanging)
-            kept, weights = kept[rest], sp.csr_array(weights[rest][:, rest])
+            leaving = ~((neighbours[column] == 1) & (row < column))
+            present[row[leaving]] = False
+            np.subtract.at(neighbours, column[leaving], 1)
+            neighbours[row[leaving]] = 0
+            touched = np.unique(column[leaving])
+            hanging = touched[present[touched] & (neighbours[touched] == 1)]
             done += 1
-        return self._take(kept)
+        return self._take(np.flatnonzero(present))
 
     def subdivide(
         self,
@@ -628,8 +663,9 @@ class Graph:
         -------
         Graph
             The old nodes, then the new ones. An edge is cut before parallel edges are merged, and weights
-            follow from the pieces: mean length over length where there are lengths (the mean is that of
-            the new edges), else in inverse proportion to the piece's share (resistances in series).
+            follow from the pieces: mean length over length where weights came from lengths, else in inverse
+            proportion to the piece's share (resistances in series). The mean is that of the new, shorter edges:
+            a kernel's lengthscale counts in them, so the same number reaches less far than before.
 
         Raises
         ------
@@ -700,7 +736,7 @@ class Graph:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Graph):
             return NotImplemented
-        return self is other or _convert.same_parts(self._parts, other._parts)
+        return self is other or _convert.same_content(self._parts, self._rows, other._parts, other._rows)
 
     def __hash__(self) -> int:
         return self._cached(

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["degrees", "inverse_sqrt_scaling", "laplacian_matrix"]
+__all__ = ["degrees", "laplacian_matrix", "sqrt_scaling"]
 
 
 def degrees(weights: sp.csr_array) -> NDArray[np.float64]:
@@ -18,20 +18,17 @@ def degrees(weights: sp.csr_array) -> NDArray[np.float64]:
     return np.asarray(weights.sum(axis=1), dtype=np.float64).ravel()
 
 
-def inverse_sqrt_scaling(
+def sqrt_scaling(
     degree: NDArray[np.float64], masses: NDArray[np.float64] | None, *, normalized: bool
 ) -> NDArray[np.float64] | None:
-    """Return s with Laplacian = diag(s) (D − W) diag(s), or None where s is 1.
+    """Return r with Laplacian = diag(1/r) (D − W) diag(1/r), or None where r is 1.
 
-    The symmetric normalised Laplacian scales by D^(−1/2) (0 at isolated nodes), whatever the masses;
-    otherwise node masses m scale by m^(−1/2).
+    The symmetric normalised Laplacian scales by r = D^(1/2), whatever the masses; otherwise node masses m scale by
+    r = m^(1/2). Up to its norm, r is the null vector of a connected graph. Isolated nodes may have r = 0.
     """
     if normalized:
-        with np.errstate(divide="ignore"):
-            scaling = 1.0 / np.sqrt(degree)
-        scaling[degree == 0] = 0.0
-        return scaling
-    return None if masses is None else 1.0 / np.sqrt(masses)
+        return np.sqrt(degree)
+    return None if masses is None else np.sqrt(masses)
 
 
 def laplacian_matrix(
@@ -54,14 +51,14 @@ def laplacian_matrix(
         With every diagonal entry stored, also those of isolated nodes.
     """
     degree = degrees(weights)
-    scaling = inverse_sqrt_scaling(degree, masses, normalized=normalized)
+    scaling = sqrt_scaling(degree, masses, normalized=normalized)
     scaled = weights.copy()
     diagonal = degree
     if scaling is not None:
         row = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
-        # s_i * s_j first: its rounding does not depend on the order of i and j.
-        scaled.data = weights.data * (scaling[row] * scaling[weights.indices])
-        diagonal = (degree > 0).astype(np.float64) if normalized else degree * scaling * scaling
+        # r_i * r_j first: its rounding does not depend on the order of i and j.
+        scaled.data = weights.data / (scaling[row] * scaling[weights.indices])
+        diagonal = (degree > 0).astype(np.float64) if normalized else degree / (scaling * scaling)
     result = sp.csr_array(sp.diags_array(diagonal, format="csr") - scaled)
     result.sort_indices()
     return result

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from graphmatern._validation import FaultList, abbreviate, as_numbers, check_choice
-from graphmatern.errors import GraphError
-from graphmatern.graph import _build
+from graphmatern._validation import FaultList, abbreviate, as_numbers, check_choice, warn
+from graphmatern.errors import EdgeWarning, GraphError
+from graphmatern.graph._build import GraphParts, checked
+from graphmatern.graph._edge_rows import EdgeRows
+from graphmatern.graph._names import NodeNames
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from graphmatern.graph._build import GraphParts
 
 __all__ = ["parts_from_mesh"]
 
 
 def parts_from_mesh(vertices: Any, triangles: Any, *, obtuse: str) -> GraphParts:
     """Parts of a mesh's graph; see `Graph.from_mesh`."""
-    check_choice("obtuse", obtuse, ("error", "flip"), GraphError)
+    check_choice("obtuse", obtuse, ("error", "flip", "clip"), GraphError)
     faults = FaultList("no graph was made", GraphError)
     places = as_numbers(vertices, "vertices", faults)
-    corners = np.asarray(triangles)
+    try:
+        corners = np.asarray(triangles)
+    except ValueError:
+        corners = np.zeros(0)
     _check_shapes(places, corners, faults)
     faults.raise_if_any()
     corners = corners.astype(np.int64)
@@ -36,43 +39,38 @@ def parts_from_mesh(vertices: Any, triangles: Any, *, obtuse: str) -> GraphParts
     _check_areas(areas, lengths, masses, faults)
     faults.raise_if_any()
     twins = _twin_edges(corners)
-    if obtuse == "flip":
-        corners, lengths = _delaunay_flips(corners, lengths, twins)
-    weights = _cotangent_weights(corners, lengths, len(places))
-    negative = weights.data < -1e-10 * np.abs(weights.data).max(initial=0.0)
-    if negative.any():
-        row = np.repeat(np.arange(len(places)), np.diff(weights.indptr))
-        pairs = list(zip(row[negative].tolist(), weights.indices[negative].tolist(), strict=True))
+    flipped, lengths = (corners, lengths) if obtuse == "error" else _delaunay_flips(corners, lengths, twins)
+    rows = _cotangent_rows(flipped, lengths, len(places))
+    negative = rows.weight < -1e-10 * np.abs(rows.weight).max(initial=0.0)
+    if negative.any() and obtuse != "clip":
+        on_boundary = _boundary_keys(corners, twins, len(places))
+        helpless = np.isin(rows.pair_keys(len(places))[negative], on_boundary).all()
+        pairs = list(zip(rows.source[negative].tolist(), rows.target[negative].tolist(), strict=True))
         remedy = "Use obtuse='flip', or a mesh whose angles opposite every edge add up to at most 180°."
-        if obtuse == "flip":
-            remedy = "Edges on the boundary cannot be flipped: refine the mesh there."
-        pairs = [pair for pair in pairs if pair[0] < pair[1]]
+        if helpless:
+            remedy = "Edges on the boundary cannot be flipped: refine the mesh there, or drop them by obtuse='clip'."
         received = f"negative weights at edges {abbreviate(pairs)}"
         raise faults.raise_now("triangles", "must give cotangent weights of at least 0", received, remedy)
-    weights.data = np.where(weights.data > 1e-14 * weights.data.max(initial=0.0), weights.data, 0.0)
-    return _build.parts_from_adjacency(weights, nodes=None, positions=places, masses=masses)
+    if negative.any():
+        warn(f"{int(negative.sum())} edges with negative weights dropped, on the boundary of the mesh", EdgeWarning)
+    kept = np.flatnonzero(rows.weight > 1e-14 * rows.weight.max(initial=0.0))
+    rows = replace(rows.take(kept), ids=None)
+    names = NodeNames.default(len(places))
+    return checked(GraphParts(rows.merge(len(places), "sum"), names, rows, places, masses))
 
 
 def _check_shapes(places: NDArray[np.float64], corners: NDArray[Any], faults: FaultList) -> None:
     if places.ndim != 2 or places.shape[1] not in (2, 3):
-        faults.add(
-            "vertices", "must have shape (n_nodes, 2 or 3)", f"shape {places.shape}", "One row per vertex."
-        )
-    whole = corners.dtype.kind in "iu" or (
-        corners.dtype.kind == "f" and bool((corners == np.round(corners)).all())
-    )
+        faults.add("vertices", "must have shape (n_nodes, 2 or 3)", f"shape {places.shape}", "One row per vertex.")
+    whole = corners.dtype.kind in "iu" or (corners.dtype.kind == "f" and bool((corners == np.round(corners)).all()))
     if corners.ndim != 2 or corners.shape[1:] != (3,) or len(corners) == 0 or not whole:
         received = f"shape {corners.shape}, type {corners.dtype}"
-        faults.add(
-            "triangles", "must be whole numbers of shape (n_triangles, 3)", received, "One row per triangle."
-        )
+        faults.add("triangles", "must be whole numbers of shape (n_triangles, 3)", received, "One row per triangle.")
     elif places.ndim == 2:
         bad = (corners < 0).any(axis=1) | (corners >= len(places)).any(axis=1)
         if bad.any():
             rule = f"must number vertices from 0 to {len(places) - 1}"
-            faults.add(
-                "triangles", rule, f"others in rows {abbreviate(np.flatnonzero(bad))}", "Count from 0."
-            )
+            faults.add("triangles", rule, f"others in rows {abbreviate(np.flatnonzero(bad))}", "Count from 0.")
 
 
 def _check_areas(
@@ -102,16 +100,21 @@ def _cotangents(lengths: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(others / (4.0 * _triangle_areas(lengths)[:, None]))
 
 
-def _cotangent_weights(
-    corners: NDArray[np.int64], lengths: NDArray[np.float64], n_nodes: int
-) -> sp.csr_array:
-    """w_ij = (cot α + cot β) / 2 over the angles opposite edge ij."""
+def _cotangent_rows(corners: NDArray[np.int64], lengths: NDArray[np.float64], n_nodes: int) -> EdgeRows:
+    """Edges with w_ij = (cot α + cot β) / 2 over the angles opposite edge ij, and their lengths."""
     start, end = corners.ravel(), np.roll(corners, -1, axis=1).ravel()
-    low, high = np.minimum(start, end), np.maximum(start, end)
-    kept = low != high  # flips may glue a vertex to itself
-    half = 0.5 * _cotangents(lengths).ravel()[kept]
-    upper = sp.coo_array((half, (low[kept], high[kept])), shape=(n_nodes, n_nodes)).tocsr()
-    return sp.csr_array(upper + upper.T)
+    kept = start != end  # flips may glue a vertex to itself
+    low, high = np.minimum(start, end)[kept], np.maximum(start, end)[kept]
+    keys, first, pair = np.unique(low * np.int64(n_nodes) + high, return_index=True, return_inverse=True)
+    weight = np.zeros(len(keys))
+    np.add.at(weight, pair, 0.5 * _cotangents(lengths).ravel()[kept])
+    return EdgeRows(low[first], high[first], weight, lengths.ravel()[kept][first])
+
+
+def _boundary_keys(corners: NDArray[np.int64], twins: NDArray[np.int64], n_nodes: int) -> NDArray[np.int64]:
+    """Keys (see `EdgeRows.pair_keys`) of the edges of one triangle only."""
+    start, end = corners.ravel()[twins < 0], np.roll(corners, -1, axis=1).ravel()[twins < 0]
+    return EdgeRows(start, end, np.ones(len(start))).pair_keys(n_nodes)
 
 
 def _twin_edges(corners: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -144,15 +147,7 @@ def _delaunay_flips(
     The triangulation changes, the surface does not: only edge lengths are used (Bobenko and
     Springborn 2007). Works on half-edges numbered 3 * triangle + corner.
     """
-    orient = _orientation_is_consistent(corners, twins)
-    if not orient:
-        faults = FaultList("no graph was made", GraphError)
-        raise faults.raise_now(
-            "triangles",
-            "must be oriented alike for obtuse='flip'",
-            "neighbours that disagree",
-            "Orient the mesh.",
-        )
+    corners, lengths, twins = _oriented(corners, lengths, twins)
     vertex, length, twin = corners.ravel().tolist(), lengths.ravel().tolist(), twins.tolist()
     pending = [edge for edge, other in enumerate(twin) if other > edge]
     while pending:
@@ -168,10 +163,38 @@ def _delaunay_flips(
     return np.array(vertex).reshape(-1, 3), np.array(length).reshape(-1, 3)
 
 
-def _orientation_is_consistent(corners: NDArray[np.int64], twins: NDArray[np.int64]) -> bool:
-    start = corners.ravel()
-    inner = twins >= 0
-    return bool((start[inner] != start[twins[inner]]).all())
+def _oriented(
+    corners: NDArray[np.int64], lengths: NDArray[np.float64], twins: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Turn triangles over until neighbours run along their common edge in opposite directions."""
+    start, twin = corners.ravel().tolist(), twins.tolist()
+    turned: list[bool | None] = [None] * len(corners)
+    consistent = True
+    for root in range(len(corners)):
+        if turned[root] is not None:
+            continue
+        turned[root] = False
+        queue = [root]
+        for triangle in queue:
+            for edge in range(3 * triangle, 3 * triangle + 3):
+                if twin[edge] < 0:
+                    continue
+                other = twin[edge] // 3
+                wanted = turned[triangle] != (start[edge] == start[twin[edge]])
+                if turned[other] is None:
+                    turned[other] = wanted
+                    queue.append(other)
+                consistent &= turned[other] == wanted
+    if not consistent:
+        faults = FaultList("no graph was made", GraphError)
+        received = "a surface with one side"
+        raise faults.raise_now("triangles", "must be orientable for flips", received, "Use obtuse='error'.")
+    over = np.array(turned, dtype=bool)
+    corners, lengths = corners.copy(), lengths.copy()
+    # (i, j, k) becomes (j, i, k): edge 0 stays, edges 1 and 2 change places.
+    corners[over] = corners[over][:, [1, 0, 2]]
+    lengths[over] = lengths[over][:, [0, 2, 1]]
+    return corners, lengths, _twin_edges(corners)
 
 
 def _opposite_cotangent(length: list[float], edge: int) -> float:

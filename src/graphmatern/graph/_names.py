@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["NodeNames", "index_of_names"]
+__all__ = ["NodeNames", "index_of_names", "join_indexes"]
 
 
 def index_of_names(names: Any) -> pd.Index[Any]:
@@ -37,21 +37,41 @@ def index_of_names(names: Any) -> pd.Index[Any]:
         names = names.array
     if isinstance(names, pd.MultiIndex):
         return names.to_flat_index()
+    if isinstance(names, pd.CategoricalIndex | pd.Categorical):
+        names = np.asarray(names)
     if isinstance(names, pd.Index):
-        return names
+        index: pd.Index[Any] = names
+        return index
     if getattr(names, "ndim", 1) != 1:
         raise TypeError(f"an array of shape {tuple(names.shape)}")
-    if isinstance(names, np.ndarray | pd.api.extensions.ExtensionArray | range):
-        return pd.Index(names)
-    listed = list(names)
-    if len({type(name) for name in listed}) <= 1 and not isinstance(next(iter(listed), None), tuple):
-        index: pd.Index[Any] = pd.Index(listed, tupleize_cols=False)
-        if not isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex):
-            return index
-    # A mixture of types (1 and "1", say) must not be coerced to one of them.
-    for name in listed:
+    plain = isinstance(names, np.ndarray) and names.dtype.kind != "O"
+    if plain or isinstance(names, range | pd.api.extensions.ExtensionArray):
+        made: pd.Index[Any] = pd.Index(names)
+        return made
+    return _index_of_list(list(names))
+
+
+def _index_of_list(names: list[Any]) -> pd.Index[Any]:
+    for name in names:
         hash(name)
-    return pd.Index(listed, dtype=object, tupleize_cols=False)
+    kinds = {type(name) for name in names}
+    if kinds == {str}:
+        strings: pd.Index[Any] = pd.Index(names)
+        return strings
+    if kinds <= {int} or all(issubclass(kind, np.integer) for kind in kinds):
+        try:
+            return pd.Index(np.array(names, dtype=np.int64))
+        except OverflowError:
+            pass
+    # A mixture of types (1 and "1", say) must not be coerced to one of them.
+    return pd.Index(names, dtype=object, tupleize_cols=False)
+
+
+def join_indexes(first: pd.Index[Any], second: pd.Index[Any]) -> pd.Index[Any]:
+    """Return one index after the other, without coercing either: 2**62 is not a float."""
+    if first.dtype != second.dtype:
+        return pd.Index([*first, *second], dtype=object, tupleize_cols=False)
+    return first.append(second)
 
 
 class NodeNames:
@@ -66,10 +86,22 @@ class NodeNames:
     def __init__(self, index: pd.Index[Any]) -> None:
         self.index = index.rename(None)
 
+    def _lookup(self, index: pd.Index[Any]) -> NDArray[np.int64]:
+        ours = self.index
+        if ours.dtype.kind != index.dtype.kind:
+            # Numbers of different kinds would be compared as floats, in which 2**62 and 2**62 + 1 are equal.
+            ours, index = ours.astype(object), index.astype(object)
+        return np.asarray(ours.get_indexer(index), dtype=np.int64)
+
     @classmethod
-    def build(cls, names: Any, faults: FaultList, argument: str = "nodes") -> NodeNames | None:
+    def build(
+        cls,
+        names: Any,
+        faults: FaultList,
+        argument: str = "nodes",
+        remedy: str = "Give each node one name: a string, a number or any other hashable object.",
+    ) -> NodeNames | None:
         """Validate names; what is wrong is noted in ``faults`` and None returned."""
-        remedy = "Give each node one name: a string, a number or any other hashable object."
         try:
             index = index_of_names(names)
         except TypeError as error:
@@ -105,20 +137,19 @@ class NodeNames:
         -------
         ndarray of int64, shape (n_names,)
         """
-        return np.asarray(self.index.get_indexer(index_of_names(names)), dtype=np.int64)
+        return self._lookup(index_of_names(names))
 
     def positions(self, names: Any, argument: str = "nodes") -> NDArray[np.int64]:
         """Positions of names; raises `UnknownNodeError` naming all that are unknown."""
         faults = FaultList("no such nodes", UnknownNodeError)
         try:
-            codes = self.codes(names)
-        except TypeError as error:
+            index = index_of_names(names)
+            codes = self._lookup(index)
+        except (TypeError, pd.errors.InvalidIndexError) as error:
             rule = "must be a 1-D sequence of node names"
-            raise faults.raise_now(
-                argument, rule, str(error), "Put names in a list, even a single one."
-            ) from None
+            raise faults.raise_now(argument, rule, str(error), "Put names in a list, even a single one.") from None
         if (codes < 0).any():
-            self.note_unknown(index_of_names(names)[codes < 0], argument, faults)
+            self.note_unknown(index[codes < 0], argument, faults)
             faults.raise_if_any()
         return codes
 
@@ -134,4 +165,9 @@ class NodeNames:
 
     def equals(self, other: NodeNames) -> bool:
         """Whether both have the same names in the same order."""
-        return len(self) == len(other) and bool(np.all(np.asarray(self.index == other.index)))
+        if len(self) != len(other):
+            return False
+        ours, theirs = self.index, other.index
+        if ours.dtype != theirs.dtype:
+            ours, theirs = ours.astype(object), theirs.astype(object)
+        return bool(np.all(np.asarray(ours == theirs)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -17,11 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["Spectrum", "dense_spectrum"]
 
 
-@dataclass(frozen=True, eq=False)
 class Spectrum:
-    """The smallest eigenpairs Δ u = λ u of a graph's Laplacian.
+    """The smallest eigenpairs Δ u = λ u of a graph's Laplacian. Immutable.
 
-    Attributes
+    Parameters
     ----------
     eigenvalues : ndarray, shape (n_eigenpairs,)
         Increasing; exactly 0 once per connected component, positive otherwise.
@@ -39,20 +37,38 @@ class Spectrum:
     array([0., 2.])
     """
 
-    eigenvalues: NDArray[np.float64]
-    eigenvectors: NDArray[np.float64]
-    normalized: bool
-    masses: NDArray[np.float64] | None = None
+    def __init__(
+        self,
+        eigenvalues: NDArray[np.float64],
+        eigenvectors: NDArray[np.float64],
+        normalized: bool,
+        masses: NDArray[np.float64] | None = None,
+    ) -> None:
+        # Shared with torch, which wants writable memory; everybody else gets read-only views.
+        self._eigenvalues = eigenvalues
+        self._eigenvectors = eigenvectors
+        self.normalized = normalized
+        self.masses = masses
+
+    @property
+    def eigenvalues(self) -> NDArray[np.float64]:
+        """Eigenvalues, increasing; shape (n_eigenpairs,)."""
+        return _read_only(self._eigenvalues)
+
+    @property
+    def eigenvectors(self) -> NDArray[np.float64]:
+        """Orthonormal eigenvectors; shape (n_nodes, n_eigenpairs)."""
+        return _read_only(self._eigenvectors)
 
     @property
     def n_nodes(self) -> int:
         """Number of nodes of the graph."""
-        return len(self.eigenvectors)
+        return len(self._eigenvectors)
 
     @property
     def n_eigenpairs(self) -> int:
         """Number of eigenpairs kept."""
-        return len(self.eigenvalues)
+        return len(self._eigenvalues)
 
     @property
     def is_complete(self) -> bool:
@@ -60,14 +76,18 @@ class Spectrum:
         return self.n_eigenpairs == self.n_nodes
 
     @cached_property
+    def _basis(self) -> NDArray[np.float64]:
+        if self.masses is None:
+            return self._eigenvectors
+        return self._eigenvectors / np.sqrt(self.masses)[:, None]
+
+    @property
     def basis(self) -> NDArray[np.float64]:
         """Eigenvectors on the nodes, A^(−1/2) U; shape (n_nodes, n_eigenpairs).
 
         The kernel of the process on the nodes is ``basis @ diag(Ψ) @ basis.T``.
         """
-        if self.masses is None:
-            return self.eigenvectors
-        return self.eigenvectors / np.sqrt(self.masses)[:, None]
+        return _read_only(self._basis)
 
     @cached_property
     def squared_norms(self) -> NDArray[np.float64]:
@@ -77,55 +97,60 @@ class Spectrum:
         """
         if self.masses is None:
             return np.ones(self.n_eigenpairs)
-        return np.asarray(np.einsum("ij,ij->j", self.basis, self.basis))
+        return np.asarray(np.einsum("ij,ij->j", self._basis, self._basis))
 
     def truncate(self, n_eigenpairs: int) -> Spectrum:
         """Keep the smallest eigenpairs only (views, no copies)."""
         if n_eigenpairs >= self.n_eigenpairs:
             return self
-        return Spectrum(
-            self.eigenvalues[:n_eigenpairs], self.eigenvectors[:, :n_eigenpairs], self.normalized, self.masses
-        )
+        kept = self._eigenvalues[:n_eigenpairs], self._eigenvectors[:, :n_eigenpairs]
+        return Spectrum(*kept, self.normalized, self.masses)
 
     def residuals(self, laplacian: sp.csr_array) -> NDArray[np.float64]:
         """Norms of Δu − λu, one per eigenpair; shape (n_eigenpairs,)."""
-        difference = laplacian @ self.eigenvectors - self.eigenvectors * self.eigenvalues
+        difference = laplacian @ self._eigenvectors - self._eigenvectors * self._eigenvalues
         return np.asarray(np.linalg.norm(difference, axis=0))
 
 
+def _read_only(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def _null_vector(laplacian: sp.csr_array, scaling: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Unit vector spanning the null space of a connected component's Laplacian diag(s)(D − W)diag(s)."""
-    vector = np.ones(laplacian.shape[0]) if scaling is None else 1.0 / scaling
+    """Unit vector spanning the null space of a connected component's Laplacian; see `sqrt_scaling`."""
+    vector = np.ones(laplacian.shape[0]) if scaling is None else scaling / scaling.max()
     return vector / np.linalg.norm(vector)
 
 
 def _connectivity_bound(laplacian: sp.csr_array, scaling: NDArray[np.float64] | None) -> float:
     """Lower bound for the second eigenvalue of a connected component.
 
-    Mohar (1991): λ₂ ≥ 4 w_min / (n · diameter) for D − W; the scaling s costs a factor of min(s²).
+    Mohar (1991): λ₂ ≥ 4 w_min / (n · diameter) for D − W; the scaling r costs a factor of max(r²).
     """
     n = laplacian.shape[0]
     coo = laplacian.tocoo()
     off = coo.row != coo.col
-    weight, least = -coo.data[off], 1.0
+    weight = -coo.data[off]
     if scaling is not None:
-        weight = weight / (scaling[coo.row[off]] * scaling[coo.col[off]])
-        least = float(scaling.min()) ** 2
-    return float(4.0 * weight.min() / (n * (n - 1.0)) * least)
+        relative = scaling / scaling.max()
+        weight = weight * (relative[coo.row[off]] * relative[coo.col[off]])
+    return float(4.0 * weight.min() / (n * (n - 1.0)))
 
 
 def _component_eigenpairs(
-    laplacian: sp.csr_array, scaling: NDArray[np.float64] | None, n_eigenpairs: int
+    laplacian: sp.csr_array, scaling: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Smallest eigenpairs of one connected component, its null vector split off exactly.
+    """All eigenpairs of one connected component, its null vector split off exactly.
 
     A Householder reflection H takes the null vector to the first axis; the rest of H Δ H is then
     decomposed by itself, so that no rounding mixes the null vector with slow eigenvectors.
     """
     n = laplacian.shape[0]
+    if n == 1:
+        return np.zeros(1), np.ones((1, 1))
     null = _null_vector(laplacian, scaling)
-    if n == 1 or n_eigenpairs == 1:
-        return np.zeros(1), null[:, None]
     axis = null.copy()
     axis[0] += np.copysign(1.0, axis[0])
     axis /= np.linalg.norm(axis)
@@ -134,14 +159,8 @@ def _component_eigenpairs(
     product = dense @ axis
     product -= (axis @ product) * axis
     dense -= 2.0 * (np.outer(axis, product) + np.outer(product, axis))
-    wanted = min(n_eigenpairs, n) - 1
-    if wanted == n - 1:
-        values, inner = la.eigh(dense[1:, 1:], driver="evd", overwrite_a=True, check_finite=False)
-    else:
-        values, inner = la.eigh(
-            dense[1:, 1:], subset_by_index=(0, wanted - 1), overwrite_a=True, check_finite=False
-        )
-    vectors = np.empty((n, wanted + 1))
+    values, inner = la.eigh(dense[1:, 1:], driver="evd", overwrite_a=True, check_finite=False)
+    vectors = np.empty((n, n), order="F")
     vectors[:, 0] = null
     vectors[0, 1:] = 0.0
     vectors[1:, 1:] = inner
@@ -176,7 +195,7 @@ def dense_spectrum(
     component : ndarray of int64, shape (n_nodes,)
         Component of every node, numbered from 0.
     scaling : ndarray, shape (n_nodes,), optional
-        See `inverse_sqrt_scaling`.
+        See `sqrt_scaling`.
     masses : ndarray, shape (n_nodes,), optional
         Node masses.
     normalized : bool
@@ -196,15 +215,11 @@ def dense_spectrum(
     blocks: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
     for start, stop in pairwise(bounds):
         members = order[start:stop]
-        if len(members) == 1:
-            pair_values, pair_vectors = np.zeros(1), np.ones((1, 1))
-        else:
-            block = laplacian[members][:, members] if len(members) < n else laplacian
-            pair_values, pair_vectors = _component_eigenpairs(
-                block, None if scaling is None else scaling[members], n_eigenpairs
-            )
-        values.append(pair_values)
-        blocks.append((members, pair_vectors))
+        block = laplacian[members][:, members] if len(members) < n else laplacian
+        pair_values, pair_vectors = _component_eigenpairs(block, None if scaling is None else scaling[members])
+        # All are computed and some kept, so that those do not depend on how many were asked for.
+        values.append(pair_values[:n_eigenpairs])
+        blocks.append((members, pair_vectors[:, :n_eigenpairs]))
     every = np.concatenate(values)
     ranks = np.argsort(every, kind="stable")[:n_eigenpairs]
     column_of = np.full(len(every), -1)

@@ -9,10 +9,10 @@ import pandas as pd
 
 from graphmatern._validation import FaultList, abbreviate, as_numbers
 from graphmatern.errors import TableError
-from graphmatern.graph._build import GraphParts
+from graphmatern.graph._build import GraphParts, checked
 from graphmatern.graph._edge_rows import EdgeRows, mean_over_length
 from graphmatern.graph._geometry import cut_line, point_along
-from graphmatern.graph._names import NodeNames
+from graphmatern.graph._names import NodeNames, join_indexes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +33,13 @@ def parts_subdivided(
 ) -> GraphParts:
     """Parts of the graph with the points as nodes; see `Graph.subdivide`."""
     faults = FaultList("the points were not inserted", TableError)
+    points = _table(points, faults)
+    if parts.masses is not None:
+        faults.add("graph", "must have no node masses", "masses", "Insert the points first, then give masses.")
+    width = 0 if parts.positions is None else parts.positions.shape[1]
+    if position is not None and len(position) != width:
+        known = f"{len(position)} columns for {width}-dimensional positions" if width else "a graph without positions"
+        faults.add("position", "must have a column for each dimension of the positions", known, "Change or omit it.")
     _check_options(rows, points, edge, distance, fraction, name, position, faults)
     faults.raise_if_any()
     new_names = _new_names(parts, points, name, faults)
@@ -41,18 +48,24 @@ def parts_subdivided(
     places = None
     if position is not None:
         places = as_numbers(points[list(position)].to_numpy(), "position", faults)
-    faults.raise_if_any()
-    _check_clear(row_of_point, share, new_names, faults)
+    _check_clear(row_of_point, share, points.index, faults)
     faults.raise_if_any()
 
     n_old = len(parts.names)
     order = np.lexsort((share, row_of_point))
     pieces = _cut_rows(rows, row_of_point[order], share[order], n_old + order)
-    names = NodeNames(pd.Index([*parts.names.index, *new_names], tupleize_cols=False))
+    names = NodeNames(join_indexes(parts.names.index, new_names))
     positions = _positions(parts, rows, row_of_point, share, places)
-    masses = None if parts.masses is None else np.concatenate([parts.masses, np.ones(len(points))])
-    weights = pieces.merge(len(names), parts.parallel, weighted=True)
-    return GraphParts(weights, names, pieces, positions, masses, parts.parallel)
+    return checked(GraphParts(pieces.merge(len(names), parts.parallel), names, pieces, positions, None, parts.parallel))
+
+
+def _table(points: Any, faults: FaultList) -> pd.DataFrame:
+    """Return the points as a table, or say why that cannot be."""
+    try:
+        return points if isinstance(points, pd.DataFrame) else pd.DataFrame(points)
+    except (TypeError, ValueError):
+        received = f"a {type(points).__name__}"
+        raise faults.raise_now("points", "must be a table", received, "Pass a DataFrame.") from None
 
 
 def _check_options(
@@ -69,9 +82,10 @@ def _check_options(
     wanted = [(argument, column) for argument, column in columns.items() if column is not None]
     wanted += [("position", column) for column in position or ()]
     for argument, column in wanted:
-        if column not in points.columns:
+        count = int(np.sum(np.asarray(points.columns == column)))
+        if count != 1:
             received = f"{column!r} with columns {abbreviate(points.columns)}"
-            faults.add(argument, "must be a column of `points`", received, "Name one of the columns.")
+            faults.add(argument, "must be one column of `points`", received, "Name one of the columns.")
     if (distance is None) == (fraction is None):
         received = "neither" if distance is None else "both"
         faults.add(
@@ -81,15 +95,11 @@ def _check_options(
             "Say where on its edge a point lies.",
         )
     elif distance is not None and rows.length is None:
-        faults.add(
-            "distance", "needs edges with lengths", "a graph without", "Use `fraction=`, or give lengths."
-        )
+        faults.add("distance", "needs edges with lengths", "a graph without", "Use `fraction=`, or give lengths.")
 
 
 def _new_names(parts: GraphParts, points: pd.DataFrame, name: str | None, faults: FaultList) -> pd.Index[Any]:
-    built = NodeNames.build(
-        points.index if name is None else points[name], faults, "name" if name else "points.index"
-    )
+    built = NodeNames.build(points.index if name is None else points[name], faults, "name" if name else "points.index")
     if built is None:
         return pd.Index([])
     taken = parts.names.codes(built.index) >= 0
@@ -100,8 +110,10 @@ def _new_names(parts: GraphParts, points: pd.DataFrame, name: str | None, faults
 
 
 def _row_numbers(rows: EdgeRows, edges: pd.Series[Any], column: str, faults: FaultList) -> NDArray[np.int64]:
-    ids = pd.RangeIndex(len(rows)) if rows.ids is None else rows.ids
-    found = np.asarray(ids.get_indexer(pd.Index(edges, tupleize_cols=False)), dtype=np.int64)
+    try:
+        found = NodeNames(rows.identifiers).codes(edges)
+    except TypeError as error:
+        raise faults.raise_now(column, "must hold ids of edges", str(error), "See `graph.edges`.") from None
     if (found < 0).any():
         unknown = abbreviate(edges[found < 0].unique())
         remedy = "See `graph.edges`; self-loops are not among them."
@@ -126,8 +138,10 @@ def _shares(
         assert distance is not None
         assert rows.length is not None
         given = as_numbers(points[distance], distance, faults)
-        share = given / rows.length[row_of_point]
-        outside = ((given <= 0) | (share >= 1)) & (row_of_point >= 0)
+        known = row_of_point >= 0
+        share = np.full(len(given), 0.5)
+        share[known] = given[known] / rows.length[row_of_point[known]]
+        outside = ((given <= 0) | (share >= 1)) & known
         bound = "the edge's length"
     if outside.any():
         received = f"{abbreviate(given[outside])} at rows {abbreviate(points.index[outside])}"
@@ -141,14 +155,13 @@ def _check_clear(
 ) -> None:
     """Note points at the same place."""
     together = pd.DataFrame({"row": row_of_point, "share": share}).duplicated(keep=False).to_numpy()
+    together = together & (row_of_point >= 0) & np.isfinite(share)
     if together.any():
         received = f"points {abbreviate(names[together])} on top of each other"
         faults.add("points", "must lie apart", received, "Keep one node and give it several observations.")
 
 
-def _cut_rows(
-    rows: EdgeRows, row: NDArray[np.int64], share: NDArray[np.float64], node: NDArray[np.int64]
-) -> EdgeRows:
+def _cut_rows(rows: EdgeRows, row: NDArray[np.int64], share: NDArray[np.float64], node: NDArray[np.int64]) -> EdgeRows:
     """Cut edges at points sorted by edge and share; pieces replace their edge in place."""
     # Every edge contributes one piece per point on it and one more.
     n_cuts = np.bincount(row, minlength=len(rows))
@@ -161,7 +174,11 @@ def _cut_rows(
     end[slot], begin[slot + 1] = share, share
     part = end - begin
     length = None if rows.length is None else rows.length[parent] * part
-    weight = rows.weight[parent] / part if length is None else mean_over_length(length)
+    # Weights that came from lengths do so again; others are conductances, whose pieces are in series.
+    if rows.weighting == "length" and length is not None:
+        weight = mean_over_length(length)
+    else:
+        weight = rows.weight[parent] / part
     geometry: list[Any] | None = None
     if rows.geometry is not None:
         geometry = []
@@ -169,20 +186,17 @@ def _cut_rows(
         for number, line in enumerate(rows.geometry):
             cuts = share[bounds[number] : bounds[number + 1]]
             geometry += [None] * (len(cuts) + 1) if line is None else cut_line(line, cuts)
-    return EdgeRows(source, target, weight, length, geometry, _piece_ids(rows, parent, n_cuts, first))
+    ids = _piece_ids(rows, parent, n_cuts, first)
+    return EdgeRows(source, target, weight, length, geometry, ids, rows.weighting)
 
 
 def _piece_ids(
     rows: EdgeRows, parent: NDArray[np.int64], n_cuts: NDArray[np.int64], first: NDArray[np.int64]
-) -> pd.Index[Any] | None:
+) -> pd.Index[Any]:
     """Whole edges keep their id; pieces are called (id, 0), (id, 1), ..."""
-    if rows.ids is None:
-        return None
+    ids = rows.identifiers
     rank = np.arange(len(parent)) - first[parent]
-    names = [
-        (rows.ids[edge], int(number)) if n_cuts[edge] else rows.ids[edge]
-        for edge, number in zip(parent, rank, strict=True)
-    ]
+    names = [(ids[edge], int(number)) if n_cuts[edge] else ids[edge] for edge, number in zip(parent, rank, strict=True)]
     return pd.Index(names, dtype=object, tupleize_cols=False)
 
 

@@ -6,9 +6,10 @@ import copy
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
 import torch
 
-from graphmatern._validation import FaultList, abbreviate
+from graphmatern._validation import FaultList, abbreviate, check_flag, check_positive
 from graphmatern.errors import KernelError
 from graphmatern.kernels._parameters import KernelParameter, positive
 
@@ -33,9 +34,7 @@ class Kernel(torch.nn.Module, ABC):
         """Whether the kernel is defined for the normalised Laplacian only."""
 
     @abstractmethod
-    def spectral_weights(
-        self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int
-    ) -> torch.Tensor:
+    def spectral_weights(self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int) -> torch.Tensor:
         """Variances a Ψ(λ) of the coefficients on the eigenvectors.
 
         Parameters
@@ -57,9 +56,7 @@ class Kernel(torch.nn.Module, ABC):
     def _check_laplacian(self, *, normalized: bool, faults: FaultList) -> None:
         """Note a fault where the kernel cannot be used with this Laplacian."""
 
-    def on(
-        self, graph: Graph, normalized: bool | None = None, n_eigenpairs: int | None = None
-    ) -> BoundKernel:
+    def on(self, graph: Graph, normalized: bool | None = None, n_eigenpairs: int | None = None) -> BoundKernel:
         """Bind the kernel to a graph.
 
         Parameters
@@ -82,10 +79,16 @@ class Kernel(torch.nn.Module, ABC):
         >>> gm.Matern(nu=1.5, lengthscale=2.0).on(graph).matrix(["a"], ["a", "c"]).detach()
         tensor([[1.0698, 0.4554]], dtype=torch.float64)
         """
+        from graphmatern.graph import Graph
         from graphmatern.kernels._bound import BoundKernel
 
-        normalized = self.requires_normalized if normalized is None else bool(normalized)
         faults = FaultList(f"{type(self).__name__} was not bound to the graph", KernelError)
+        if not isinstance(graph, Graph):
+            remedy = "Make one with gm.Graph.from_edges, from_networkx or another constructor."
+            raise faults.raise_now("graph", "must be a graphmatern Graph", f"a {type(graph).__name__}", remedy)
+        if normalized is None:
+            normalized = self.requires_normalized
+        normalized = check_flag("normalized", normalized, KernelError)
         self._check_laplacian(normalized=normalized, faults=faults)
         faults.raise_if_any()
         return BoundKernel(self, graph, graph.spectrum(n_eigenpairs, normalized))
@@ -94,6 +97,10 @@ class Kernel(torch.nn.Module, ABC):
         if not isinstance(other, Kernel):
             return NotImplemented
         return SumKernel(self, other)
+
+    def __radd__(self, other: object) -> Kernel:
+        # Where sum() begins.
+        return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __mul__(self, factor: object) -> ScaledKernel:
         if isinstance(factor, Kernel):
@@ -123,16 +130,25 @@ class SpectralKernel(Kernel):
     def __init__(self, *, fixed: Iterable[str], **values: float) -> None:
         super().__init__()
         faults = FaultList(f"no {type(self).__name__} was made", KernelError)
-        held = {fixed} if isinstance(fixed, str) else set(fixed)
-        unknown = held - set(self.parameter_names())
-        if unknown:
-            rule = f"must name parameters ({', '.join(self.parameter_names())})"
-            faults.add("fixed", rule, abbreviate(sorted(map(str, unknown))), "Correct or remove these names.")
+        held = self._held(fixed, faults)
         numbers = {name: self._number(self._parameter(name), value, faults) for name, value in values.items()}
         self._check_settings(numbers, faults)
         faults.raise_if_any()
         for name, number in numbers.items():
             self._parameter(name).create(self, number, fixed=name in held)
+
+    @classmethod
+    def _held(cls, fixed: Any, faults: FaultList) -> set[str]:
+        """Names of parameters to hold; others are noted."""
+        try:
+            held = {fixed} if isinstance(fixed, str) else set(fixed or ())
+        except TypeError:
+            held = {repr(fixed)}
+        unknown = held - set(cls.parameter_names())
+        if unknown:
+            rule = f"must name parameters ({', '.join(cls.parameter_names())})"
+            faults.add("fixed", rule, abbreviate(sorted(map(str, unknown))), "Correct or remove these names.")
+        return held
 
     @property
     def requires_normalized(self) -> bool:
@@ -157,8 +173,8 @@ class SpectralKernel(Kernel):
     @staticmethod
     def _number(parameter: KernelParameter, value: Any, faults: FaultList) -> float:
         try:
-            number = float("nan") if isinstance(value, bool | str) else float(value)
-        except (TypeError, ValueError):
+            number = float("nan") if isinstance(value, bool | np.bool_ | str) else float(value)
+        except (TypeError, ValueError, OverflowError, RuntimeError):
             number = float("nan")
         if not parameter.domain.contains(number):
             faults.add(parameter.name, parameter.domain.rule, repr(value), "Choose such a value.")
@@ -174,13 +190,11 @@ class SpectralKernel(Kernel):
     @property
     def fixed(self) -> tuple[str, ...]:
         """Names of the parameters that are held while others are learned."""
-        return tuple(
-            name for name in self.parameter_names() if not getattr(self, f"raw_{name}").requires_grad
-        )
+        return tuple(name for name in self.parameter_names() if not getattr(self, f"raw_{name}").requires_grad)
 
     def values(self) -> dict[str, float]:
-        """Return the parameters as plain numbers."""
-        return {name: getattr(self, name).item() for name in self.parameter_names()}
+        """Return the parameters as plain numbers, to 15 digits: what was set to 3 reads 3."""
+        return {name: float(f"{getattr(self, name).item():.15g}") for name in self.parameter_names()}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's arguments, as scikit-learn expects."""
@@ -195,9 +209,12 @@ class SpectralKernel(Kernel):
             faults = FaultList(f"the {type(self).__name__} was left as it was", KernelError)
             rule = f"must be among {', '.join(self.get_params())}"
             raise faults.raise_now("params", rule, abbreviate(sorted(unknown)), "Correct these names.")
-        fresh = type(self)(**{**self.get_params(), **params})
+        try:
+            fresh = type(self)(**{**self.get_params(), **params})
+        except KernelError as error:
+            raise KernelError(f"the {type(self).__name__} was left as it was", error.faults) from None
         for name in self._settings:
-            setattr(self, name, getattr(fresh, name))
+            self.__dict__[f"_{name}"] = getattr(fresh, name)
         for name in self.parameter_names():
             ours, theirs = getattr(self, f"raw_{name}"), getattr(fresh, f"raw_{name}")
             with torch.no_grad():
@@ -218,9 +235,7 @@ class SpectralKernel(Kernel):
         log_psi = self.log_psi(eigenvalues)
         return torch.exp(log_psi - log_psi.max().detach())
 
-    def spectral_weights(
-        self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int
-    ) -> torch.Tensor:
+    def spectral_weights(self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int) -> torch.Tensor:
         """Variances a Ψ(λ) of the coefficients on the eigenvectors; see `Kernel.spectral_weights`."""
         shape = self._relative_psi(eigenvalues)
         # a = σ² N / tr K₁: the average prior variance over the nodes is σ².
@@ -257,6 +272,10 @@ class SumKernel(Kernel):
 
     def __init__(self, *kernels: Kernel) -> None:
         super().__init__()
+        faults = FaultList("no sum was made", KernelError)
+        if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
+            received = abbreviate(type(kernel).__name__ for kernel in kernels) or "none"
+            raise faults.raise_now("kernels", "must be one or more kernels", received, "Add kernels only.")
         flat: list[Kernel] = []
         for kernel in kernels:
             flat.extend(kernel.terms if isinstance(kernel, SumKernel) else [kernel])
@@ -272,9 +291,7 @@ class SumKernel(Kernel):
         """Whether one of the terms needs the normalised Laplacian."""
         return any(term.requires_normalized for term in self.terms)
 
-    def spectral_weights(
-        self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int
-    ) -> torch.Tensor:
+    def spectral_weights(self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int) -> torch.Tensor:
         """Sum of the terms' weights; see `Kernel.spectral_weights`."""
         weights = [term.spectral_weights(eigenvalues, squared_norms, n_nodes) for term in self.terms]
         return torch.stack(weights).sum(dim=0)
@@ -305,8 +322,11 @@ class ScaledKernel(Kernel):
     def __init__(self, kernel: Kernel, factor: float) -> None:
         super().__init__()
         faults = FaultList("no scaled kernel was made", KernelError)
-        self.factor = SpectralKernel._number(SpectralKernel.variance, factor, faults)
+        check_positive("factor", factor, faults, remedy="Multiply kernels by positive numbers.")
+        if not isinstance(kernel, Kernel):
+            faults.add("kernel", "must be a kernel", f"a {type(kernel).__name__}", "Multiply a kernel by a number.")
         faults.raise_if_any()
+        self.factor = float(factor)
         self.kernel = kernel
 
     @property
@@ -314,9 +334,7 @@ class ScaledKernel(Kernel):
         """Whether the kernel needs the normalised Laplacian."""
         return self.kernel.requires_normalized
 
-    def spectral_weights(
-        self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int
-    ) -> torch.Tensor:
+    def spectral_weights(self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int) -> torch.Tensor:
         """Return the kernel's weights times the factor; see `Kernel.spectral_weights`."""
         return self.factor * self.kernel.spectral_weights(eigenvalues, squared_norms, n_nodes)
 

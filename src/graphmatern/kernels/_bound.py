@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from graphmatern._validation import FaultList, check_whole
+from graphmatern._validation import FaultList, check_whole, random_generator
 from graphmatern.errors import KernelError
 
 if TYPE_CHECKING:
@@ -66,9 +66,7 @@ class BoundKernel:
     def __repr__(self) -> str:
         spectrum = self.spectrum
         which = "normalised " if spectrum.normalized else ""
-        return (
-            f"{self.kernel!r} on {self.graph!r}, {spectrum.n_eigenpairs} eigenpairs of its {which}Laplacian"
-        )
+        return f"{self.kernel!r} on {self.graph!r}, {spectrum.n_eigenpairs} eigenpairs of its {which}Laplacian"
 
     def _tensor(self, array: Any) -> torch.Tensor:
         """Return an array as a float64 tensor on the kernel's device."""
@@ -79,12 +77,12 @@ class BoundKernel:
         """Variances a Ψ(λ) of the coefficients on the eigenvectors; shape (n_eigenpairs,)."""
         spectrum = self.spectrum
         return self.kernel.spectral_weights(
-            self._tensor(spectrum.eigenvalues), self._tensor(spectrum.squared_norms), spectrum.n_nodes
+            self._tensor(spectrum._eigenvalues), self._tensor(spectrum.squared_norms), spectrum.n_nodes
         )
 
     def basis(self, nodes: Any = None) -> torch.Tensor:
         """Eigenvectors at some nodes, all by default; shape (n_names, n_eigenpairs)."""
-        basis = self.spectrum.basis
+        basis = self.spectrum._basis
         return self._tensor(basis if nodes is None else basis[self.graph.locate(nodes)])
 
     def matrix(self, a: Any = None, b: Any = None) -> torch.Tensor:
@@ -121,26 +119,22 @@ class BoundKernel:
 
         Parameters
         ----------
-        v : array_like or Tensor, shape (n_nodes,) or (n_nodes, n_columns)
-            In node order.
+        v : array_like, Tensor or Series, shape (n_nodes,) or (n_nodes, n_columns)
+            In node order, or by node name.
 
         Returns
         -------
         Tensor, shape as ``v``
         """
-        vector = self._tensor(v)
+        vector = v.to(self.weights()) if isinstance(v, torch.Tensor) else self._tensor(self.graph.arrange(v))
         if vector.ndim not in (1, 2) or vector.shape[0] != self.graph.n_nodes:
-            faults = FaultList("no product", KernelError)
-            rule = f"must have shape ({self.graph.n_nodes},) or ({self.graph.n_nodes}, n_columns)"
-            raise faults.raise_now(
-                "v", rule, f"shape {tuple(vector.shape)}", "One row per node, in node order."
-            )
+            self.graph.arrange(vector)  # raises, saying what is wrong
         basis, weights = self.basis(), self.weights()
         coefficients = basis.T @ vector
         return basis @ (coefficients * (weights if vector.ndim == 1 else weights[:, None]))
 
     def sample(self, n_samples: int = 1, nodes: Any = None, random_state: int | None = None) -> torch.Tensor:
-        """Draw from the prior.
+        """Draw functions from the prior, without gradients.
 
         Parameters
         ----------
@@ -158,15 +152,12 @@ class BoundKernel:
         faults = FaultList("no samples", KernelError)
         check_whole("n_samples", n_samples, faults, minimum=1, remedy="Draw at least one.")
         faults.raise_if_any()
-        normal = np.random.default_rng(random_state).standard_normal((n_samples, self.spectrum.n_eigenpairs))
-        weights = self.weights()
-        # The square root has no derivative at 0, where there is nothing to draw.
-        scale = torch.where(weights > 0, weights, torch.ones_like(weights)).sqrt() * (weights > 0)
-        return (self._tensor(normal) * scale) @ self.basis(nodes).T
+        rng = random_generator(random_state, KernelError)
+        normal = self._tensor(rng.standard_normal((n_samples, self.spectrum.n_eigenpairs)))
+        with torch.no_grad():
+            return (normal * self.weights().sqrt()) @ self.basis(nodes).T
 
-    def range(
-        self, *, n_sources: int = 100, n_classes: int = 30, random_state: int | None = 0
-    ) -> CorrelationRange:
+    def range(self, *, n_sources: int = 100, n_classes: int = 30, random_state: int | None = 0) -> CorrelationRange:
         """Correlation against distance along the graph, so that a lengthscale means something.
 
         Parameters
@@ -194,7 +185,7 @@ class BoundKernel:
         check_whole("n_classes", n_classes, faults, minimum=1, remedy="Use at least one class.")
         faults.raise_if_any()
         graph = self.graph
-        chosen = np.random.default_rng(random_state).permutation(graph.n_nodes)[:n_sources]
+        chosen = random_generator(random_state, KernelError).permutation(graph.n_nodes)[:n_sources]
         sources = graph.nodes[np.sort(chosen)]
         distance = graph.distances(sources)
         with torch.no_grad():
@@ -202,9 +193,7 @@ class BoundKernel:
             source_scale = scale[torch.as_tensor(graph.locate(sources))]
             correlation = self.matrix(sources, graph.nodes) / (source_scale[:, None] * scale)
         reachable = np.isfinite(distance) & (distance > 0)
-        pairs = pd.DataFrame(
-            {"distance": distance[reachable], "correlation": correlation.cpu().numpy()[reachable]}
-        )
+        pairs = pd.DataFrame({"distance": distance[reachable], "correlation": correlation.cpu().numpy()[reachable]})
         table = _classes(pairs, n_classes)
         return CorrelationRange(
             table, _crossing(table, 0.5), _crossing(table, 0.1), "length" if graph.has_lengths else "edges"

@@ -27,8 +27,8 @@ def heat_flow(graph: Graph, v: ArrayLike, time: float, *, normalized: bool = Fal
     ----------
     graph : Graph
         The graph.
-    v : array_like, shape (n_nodes,) or (n_nodes, n_columns)
-        Values at time 0, in node order.
+    v : array_like, Series or mapping, shape (n_nodes,) or (n_nodes, n_columns)
+        Values at time 0, in node order or by node name.
     time : float
         Time τ ≥ 0.
     normalized : bool
@@ -41,7 +41,8 @@ def heat_flow(graph: Graph, v: ArrayLike, time: float, *, normalized: bool = Fal
     Notes
     -----
     A Chebyshev series, exact to rounding, of about √(τ λ_max) products with the Laplacian; where dense
-    eigenpairs would be cheaper, those.
+    eigenpairs would be cheaper, those. On a graph with node masses A this is the flow of A^(1/2) times a function on
+    the nodes: Δ is the symmetric Laplacian A^(−1/2) (D − W) A^(−1/2).
 
     Examples
     --------
@@ -50,25 +51,24 @@ def heat_flow(graph: Graph, v: ArrayLike, time: float, *, normalized: bool = Fal
     array([0.9094, 0.0906])
     """
     faults = FaultList("no heat flow", KernelError)
-    vector = as_numbers(v, "v", faults)
-    if vector.ndim not in (1, 2) or len(vector) != graph.n_nodes:
-        rule = f"must have shape ({graph.n_nodes},) or ({graph.n_nodes}, n_columns)"
-        faults.add("v", rule, f"shape {vector.shape}", "One row per node, in node order.")
-    if not (np.isfinite(time) and time >= 0):
-        faults.add("time", "must be a finite number of at least 0", repr(time), "Heat flows forward.")
+    as_numbers(time, "time", faults, minimum=0.0, remedy="Heat flows forward, for a finite time.")
+    if np.ndim(time) != 0:
+        faults.add("time", "must be one number", f"shape {np.shape(time)}", "Call once for each time.")
     faults.raise_if_any()
+    vector, time = graph.arrange(v), float(time)
     laplacian = graph.laplacian(normalized)
     # Gershgorin: the largest eigenvalue is at most the largest absolute row sum.
     bound = 2.0 if normalized else float(norm(laplacian, np.inf))
     if time * bound == 0.0:
         return vector.copy()
-    coefficients = _chebyshev_coefficients(0.5 * time * bound)
-    if len(coefficients) > graph.n_nodes:
+    # About 6 √(τ λ_max) terms; for long times the eigenpairs are cheaper.
+    terms = 9.0 * np.sqrt(0.5 * time * bound)
+    if terms > max(graph.n_nodes, 200):
         spectrum = graph.spectrum(normalized=normalized)
         decay = np.exp(-time * spectrum.eigenvalues)
         amplitudes = spectrum.eigenvectors.T @ vector
         return np.asarray(spectrum.eigenvectors @ (decay.reshape(-1, *[1] * (vector.ndim - 1)) * amplitudes))
-    return _chebyshev_series(laplacian, vector, bound, coefficients)
+    return _chebyshev_series(laplacian, vector, bound, _chebyshev_coefficients(0.5 * time * bound))
 
 
 def _chebyshev_coefficients(half: float) -> NDArray[np.float64]:

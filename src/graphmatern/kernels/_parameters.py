@@ -38,8 +38,8 @@ class Domain:
 
 
 positive = Domain(
-    "must be a positive, finite number",
-    lambda value: 0.0 < value < float("inf"),
+    "must be a positive number, from 1e-100 to 1e100",  # so that squares and ratios are numbers, too
+    lambda value: 1e-100 <= value <= 1e100,
     torch.log,
     torch.exp,
 )

@@ -51,9 +51,11 @@ class Matern(SpectralKernel):
 
     def log_psi(self, eigenvalues: torch.Tensor) -> torch.Tensor:
         """Log Ψ(λ) = −ν log(2ν/κ² + λ); shape as ``eigenvalues``."""
-        shift = 2.0 * self.nu / self.lengthscale**2
-        # log1p keeps all digits of the limit ν → ∞, where λ is small beside the shift.
-        return -self.nu * (torch.log(shift) + torch.log1p(eigenvalues / shift))
+        log_shift = torch.log(2.0 * self.nu) - 2.0 * torch.log(self.lengthscale)
+        # log(shift + λ) by its logarithms: no ratio overflows, and where λ is small beside the shift (ν → ∞) no digit
+        # of it is lost.
+        excess = torch.log(eigenvalues) - log_shift
+        return -self.nu * (log_shift + torch.logaddexp(torch.zeros_like(excess), excess))
 
 
 class Diffusion(SpectralKernel):
@@ -82,7 +84,8 @@ class Diffusion(SpectralKernel):
 
     def log_psi(self, eigenvalues: torch.Tensor) -> torch.Tensor:
         """Log Ψ(λ) = −κ²λ/2; shape as ``eigenvalues``."""
-        return -0.5 * self.lengthscale**2 * eigenvalues
+        # Bounded, so that where Ψ has long vanished its derivative is 0 and not 0 · ∞.
+        return -(0.5 * self.lengthscale**2 * eigenvalues).clamp_max(1e300)
 
 
 class _NormalizedKernel(SpectralKernel):
@@ -122,24 +125,26 @@ class RandomWalk(_NormalizedKernel):
     laziness = KernelParameter(half_open_unit)
     _settings: ClassVar[tuple[str, ...]] = ("steps",)
 
-    def __init__(
-        self, steps: int = 2, laziness: float = 0.5, variance: float = 1.0, fixed: Iterable[str] = ()
-    ) -> None:
-        self.__dict__["steps"] = steps  # before the checks, which need it
+    def __init__(self, steps: int = 2, laziness: float = 0.5, variance: float = 1.0, fixed: Iterable[str] = ()) -> None:
+        self.__dict__["_steps"] = steps  # before the checks, which need it
         super().__init__(laziness=laziness, variance=variance, fixed=fixed)
-        self.steps = int(steps)
+        self.__dict__["_steps"] = int(steps)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps; `set_params` changes it."""
+        steps: int = self.__dict__["_steps"]
+        return steps
 
     def _check_settings(self, numbers: dict[str, float], faults: FaultList) -> None:
         before = len(faults)
         check_whole(
-            "steps", self.steps, faults, minimum=1, remedy="Use 2 or more steps for a smoother process."
+            "steps", self.steps, faults, minimum=1, maximum=10**9, remedy="Use 2 or more steps for a smoother process."
         )
         laziness = numbers.get("laziness", 1.0)
         if len(faults) == before and self.steps % 2 == 1 and laziness < 0.5:
             rule = "must be at least 1/2 where `steps` is odd, else the kernel is not positive semi-definite"
-            faults.add(
-                "laziness", rule, f"{laziness!r} with steps={self.steps}", "Raise it, or use an even number."
-            )
+            faults.add("laziness", rule, f"{laziness!r} with steps={self.steps}", "Raise it, or use an even number.")
 
     def psi(self, eigenvalues: torch.Tensor) -> torch.Tensor:
         """Ψ(λ) = (1 − (1−α)λ)^p with λ clipped to [0, 2]; shape as ``eigenvalues``."""

@@ -115,8 +115,8 @@ def plot_field(
     ----------
     graph : Graph
         The graph.
-    values : array_like, shape (n_nodes,)
-        The function, in node order; NaN is not drawn.
+    values : array_like, tensor, Series or mapping, shape (n_nodes,)
+        The function, in node order or by node name. Where it is NaN or missing, the map is grey.
     ax : Axes, optional
         Where to draw; a new figure by default.
     label : str
@@ -130,25 +130,27 @@ def plot_field(
     -------
     Axes
     """
-    numbers = np.asarray(values, dtype=np.float64)
-    if numbers.shape != (graph.n_nodes,):
+    numbers = graph.arrange(values, missing=True)
+    if numbers.ndim != 1:
         faults = FaultList("nothing was drawn", InputError)
-        raise faults.raise_now(
-            "values", f"must have shape ({graph.n_nodes},)", f"shape {numbers.shape}", "One value per node."
-        )
+        rule = f"must have shape ({graph.n_nodes},)"
+        raise faults.raise_now("values", rule, f"shape {numbers.shape}", "One value per node.")
+    from matplotlib import colormaps
+
     ax = _axes(ax)
     known = numbers[np.isfinite(numbers)]
     low, high = limits or ((known.min(), known.max()) if len(known) else (0.0, 1.0))
+    beyond = (bool((known < low).any()), bool((known > high).any()))
+    extend = {(True, True): "both", (True, False): "min", (False, True): "max"}.get(beyond, "neither")
+    colours = colormaps[cmap].with_extremes(bad=_EDGE_COLOUR)
     rows = graph._rows
-    lines = _edge_lines(
-        graph, array=0.5 * (numbers[rows.source] + numbers[rows.target]), cmap=cmap, linewidths=1.8
-    )
+    lines = _edge_lines(graph, array=0.5 * (numbers[rows.source] + numbers[rows.target]), cmap=colours, linewidths=1.8)
     lines.set_clim(low, high)
     size = _marker_size(graph.n_nodes)
-    nodes = _draw(ax, graph, lines, c=numbers, s=size, cmap=cmap, vmin=low, vmax=high)
+    nodes = _draw(ax, graph, lines, c=numbers, s=size, cmap=colours, vmin=low, vmax=high)
     figure = ax.figure
     assert figure is not None
-    figure.colorbar(nodes, ax=ax, label=label, shrink=0.8)
+    figure.colorbar(nodes, ax=ax, label=label, shrink=0.8, extend=extend)
     return ax
 
 
@@ -169,9 +171,7 @@ def plot_kernel(bound: BoundKernel, node: Any, ax: Axes | None = None) -> Axes:
     Axes
     """
     column = bound.matrix(bound.graph.nodes, [node]).detach().cpu().numpy()[:, 0]
-    ax = plot_field(
-        bound.graph, column, ax, label="covariance", limits=(min(0.0, column.min()), column.max())
-    )
+    ax = plot_field(bound.graph, column, ax, label="covariance", limits=(min(0.0, column.min()), column.max()))
     x, y = _layout(bound.graph)[bound.graph.locate([node])[0]]
     ax.scatter(x, y, marker="x", color="black", s=60, zorder=3)
     return ax

@@ -1,0 +1,183 @@
+"""Tables of edges: reading files, finding columns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from graphmatern._validation import FaultList, abbreviate, warn
+from graphmatern.errors import DataNotFoundError, GraphError, GraphMaternWarning
+from graphmatern.graph._names import index_of_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["edge_columns", "end_names", "read_table", "table_column", "warn_of_lookalikes"]
+
+_COLUMN_PAIRS = (("source", "target"), ("from", "to"), ("u", "v"), ("node1", "node2"))
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """Read a CSV, TSV or Parquet file, chosen by its suffix.
+
+    Cells of CSV and TSV files stay text, without surrounding blanks; only empty ones are missing.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataNotFoundError(f"there is no file {str(path)!r}; give the path of a CSV, TSV or Parquet file")
+    faults = FaultList(f"{path.name} was not read", GraphError)
+    try:
+        if path.suffix.lower() in {".parquet", ".pq"}:
+            return pd.read_parquet(path)
+        separator = "\t" if path.suffix.lower() in {".tsv", ".tab"} else ","
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            # Text: a node may be called "NA" or "007", and both ends of an edge must be read alike.
+            table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, na_values=[""], index_col=False)
+    except (ValueError, OSError, pd.errors.ParserWarning) as error:
+        received = str(error).strip().splitlines()[0][:200] if str(error).strip() else "an empty file"
+        remedy = "Check that it has a header, one row per line with as many fields, and is encoded in UTF-8."
+        raise faults.raise_now("edges", "must be the path of a readable table", received, remedy) from None
+    stripped: pd.DataFrame = table.apply(lambda column: column.str.strip()).replace("", np.nan)
+    return stripped
+
+
+def _as_written(columns: Sequence[Any]) -> list[Any]:
+    """Turn columns of text into whole numbers, if all of them are whole numbers as one would write them."""
+    numbers = []
+    for column in columns:
+        number = pd.to_numeric(column, errors="coerce")
+        if number.isna().any() or (number.abs() >= 2**53).any() or (number % 1 != 0).any():
+            return list(columns)
+        whole = number.astype(np.int64)
+        if (whole.astype(str) != column.astype(str)).any():  # "007", "1.0", "1e3"
+            return list(columns)
+        numbers.append(whole)
+    return numbers
+
+
+def edge_columns(
+    edges: Any, source: Any, target: Any, others: Sequence[Any], faults: FaultList
+) -> tuple[pd.DataFrame | None, Any, Any]:
+    """Return the table (if there is one) and the two columns of node names.
+
+    Parameters
+    ----------
+    edges : DataFrame, path, mapping, array or sequence of pairs
+        What the caller passed.
+    source, target : hashable, optional
+        Columns the caller named.
+    others : sequence
+        Names of columns with another use, which hold no node names.
+    faults : FaultList
+        Where faults are noted.
+    """
+    is_file = isinstance(edges, str | Path)
+    if is_file:
+        edges = read_table(edges)
+    if isinstance(edges, Mapping):
+        try:
+            edges = pd.DataFrame(edges)
+        except ValueError as error:
+            raise faults.raise_now("edges", "must have columns of equal length", str(error), "Check it.") from None
+    if isinstance(edges, pd.DataFrame):
+        names = _end_columns(edges, source, target, others, faults)
+        columns = [
+            table_column(edges, name, end, faults) for name, end in zip(names, ("source", "target"), strict=True)
+        ]
+        if is_file and all(isinstance(column, pd.Series) for column in columns):
+            columns = _as_written(columns)
+        return edges, *columns
+    pairs = edges
+    if not isinstance(edges, np.ndarray):
+        try:
+            pairs = list(edges)
+        except (TypeError, NotImplementedError):
+            pairs = [edges]
+    if isinstance(pairs, np.ndarray) and pairs.ndim == 2 and pairs.shape[1] == 2:
+        return None, pairs[:, 0], pairs[:, 1]
+    if isinstance(pairs, list) and all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+        return None, [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    shape = f"an array of shape {pairs.shape}" if isinstance(pairs, np.ndarray) else abbreviate(pairs)
+    raise faults.raise_now(
+        "edges",
+        "must be a DataFrame, the path of a table, an (n, 2) array or a sequence of pairs of node names",
+        shape,
+        "Pass weights or lengths by `weight=` or `length=`.",
+    )
+
+
+def _end_columns(
+    table: pd.DataFrame, source: Any, target: Any, others: Sequence[Any], faults: FaultList
+) -> tuple[Any, Any]:
+    """Names of the columns with the two ends of the edges."""
+    used = [other for other in others if isinstance(other, str)]
+    if source is None and target is None:
+        for pair in _COLUMN_PAIRS:
+            if all(name in table.columns for name in pair):
+                return pair
+    free = [name for name in table.columns if name not in used and name not in (source, target)]
+    if (source is None) + (target is None) == len(free):
+        rest = iter(free)
+        source = next(rest) if source is None else source
+        target = next(rest) if target is None else target
+    if source is None or target is None or source == target:
+        remedy = "Name them: `source=` and `target=`."
+        if table.shape[1] < 2:
+            remedy = "Two columns are needed; the separator of the file may be another character."
+        received = f"columns {abbreviate(table.columns)}"
+        if source is not None and source == target:
+            received = f"{source!r} for both"
+        raise faults.raise_now("edges", "must have two columns of node names", received, remedy)
+    return source, target
+
+
+def table_column(table: pd.DataFrame | None, name: Any, argument: str, faults: FaultList) -> Any:
+    """Return a column by its name, or an array that was passed instead of a name."""
+    if name is None or not isinstance(name, str | int | np.integer | tuple):
+        return name
+    if table is None or name not in table.columns:
+        columns = "no table" if table is None else f"columns {abbreviate(table.columns)}"
+        faults.add(argument, "must be a column of `edges`", f"{name!r} with {columns}", "Name one of the columns.")
+        return None
+    count = int(np.sum(np.asarray(table.columns == name)))
+    if count > 1:
+        faults.add(argument, "must name one column", f"{name!r}, which stands {count} times", "Rename them.")
+        return None
+    return table[name]
+
+
+def end_names(column: Any, argument: str, faults: FaultList) -> pd.Index[Any] | None:
+    """Return one column of node names, without missing ones."""
+    if column is None:  # noted already
+        return None
+    try:
+        index = index_of_names(column)
+    except TypeError as error:
+        faults.add(argument, "must hold hashable node names", str(error), "Use strings or numbers.")
+        return None
+    missing = np.asarray(pd.isna(index), dtype=bool)
+    if missing.any():
+        received = f"missing names in rows {abbreviate(np.flatnonzero(missing))}"
+        faults.add(argument, "must name a node in every row", received, "Fill in or remove these rows.")
+        return None
+    return index
+
+
+def warn_of_lookalikes(names: pd.Index[Any]) -> None:
+    """Warn of different names that read the same: 2 and "2", "B" and "B "."""
+    if names.dtype.kind in "iufb":
+        return
+    text = pd.Series([str(name).strip() for name in names])
+    twins = text.duplicated(keep=False).to_numpy()
+    if twins.any():
+        warn(
+            f"nodes with different names that read the same: {abbreviate(names[twins])}. "
+            "Give each node one spelling and one type",
+            GraphMaternWarning,
+        )
