@@ -54,7 +54,8 @@ def imported_layers(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name.split(".")[1] for name in found if name.startswith("graphmatern.")}
+    layers = {name.split(".")[1] for name in found if name.startswith("graphmatern.")}
+    return layers - {"__version__"}
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
