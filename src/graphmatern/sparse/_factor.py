@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,12 @@ import numpy as np
 from graphmatern.errors import Fault, InputError, NotPositiveDefiniteError, NumericalError
 from graphmatern.sparse import _solve, _values
 from graphmatern.sparse._blas import addresses, single_threaded_blas
+from graphmatern.sparse._fronts import factorize_front, invert_front
 from graphmatern.sparse._numeric import factorize_runs, load_panels
 from graphmatern.sparse._selected import invert_runs
+from graphmatern.sparse._threads import Crew
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import ArrayLike, NDArray
     from scipy.sparse import csc_array
 
@@ -43,31 +42,7 @@ class _Workspace:
         self.tasks = [
             (np.array([a]), np.array([b])) for a, b in zip(plan.task_start, plan.task_end, strict=True)
         ]
-        self.top = (plan.top_start, plan.top_end)
-
-
-def _run_tasks(n_tasks: int, n_threads: int, work: Callable[[int, int], None]) -> None:
-    """Call ``work(task, worker)`` for all tasks, on as many threads as there are workers, this one included."""
-    if n_tasks == 0:
-        return
-    counter = itertools.count()
-    errors: list[BaseException] = []
-
-    def loop(worker: int) -> None:
-        try:
-            while (task := next(counter)) < n_tasks:
-                work(task, worker)
-        except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
-            errors.append(error)
-
-    helpers = [threading.Thread(target=loop, args=(worker,)) for worker in range(1, min(n_threads, n_tasks))]
-    for helper in helpers:
-        helper.start()
-    loop(0)
-    for helper in helpers:
-        helper.join()
-    if errors:
-        raise errors[0]
+        self.lower = np.empty(len(analysis._structure.source))
 
 
 class Factor:
@@ -109,37 +84,51 @@ class Factor:
             If the values have the wrong shape, are not finite or not symmetric.
         """
         given = _values_array(values, self.analysis)
-        if check:
-            _check_values(given, self.analysis)
         with self._lock:
             self._ready = False
-            column = self._factorize(given)
+            column, suspect = self._factorize(given, check)
+            if suspect:
+                _check_values(given, self.analysis)
             if column >= 0:
                 raise _not_positive_definite(int(self.analysis.permutation[column]), self.analysis.n)
             self._ready = True
 
-    def _factorize(self, values: Floats) -> int:
-        """Compute the factor; return the permuted column at which that failed, or -1."""
-        structure, work, table = self.analysis._structure, self._work, addresses()
-        panels, stack = self._panels, work.stack
-        loaded = bool(structure.detached.any())
-        failed: list[int] = []
+    def _factorize(self, values: Floats, check: bool) -> tuple[int, bool]:
+        """Compute the factor.
+
+        Returns the permuted column at which that failed, or -1, and whether some value may be at fault.
+        """
+        tree, work, table = self.analysis._structure, self._work, addresses()
+        mirror = self.analysis.mirror_positions if check else tree.source
+        numbers = (values, work.lower, self._panels, work.stack, table)
+        loaded = bool(tree.detached.any())
+        results: list[tuple[int, bool]] = []
 
         def run(task: int, worker: int) -> None:
-            column = factorize_runs(
-                structure, *work.tasks[task], work.shifts[worker], False, values, panels, stack, table,
-                work.where[worker],
+            where, shift = work.where[worker], work.shifts[worker]
+            results.append(
+                factorize_runs(tree, mirror, *work.tasks[task], shift, False, check, *numbers, where)
             )
-            if column >= 0:
-                failed.append(column)
 
-        with single_threaded_blas():
+        with single_threaded_blas(), Crew(self.analysis.n_threads) as crew:
             if loaded:
-                load_panels(structure, values, panels)
-            _run_tasks(len(work.tasks), self.analysis.n_threads, run)
-            if failed:
-                return min(failed)
-            return factorize_runs(structure, *work.top, 0, loaded, values, panels, stack, table, work.where[0])
+                results.append((-1, load_panels(tree, mirror, check, *numbers[:3])))
+            crew.run(len(work.tasks), run)
+            for step in self.analysis._plan.steps:
+                if any(column >= 0 for column, _ in results):
+                    break
+                if step.front >= 0:
+                    results.append(
+                        factorize_front(crew, tree, mirror, step.front, loaded, check, *numbers, work.where[0])
+                    )
+                else:
+                    results.append(
+                        factorize_runs(
+                            tree, mirror, step.starts, step.ends, 0, loaded, check, *numbers, work.where[0]
+                        )
+                    )
+        failed = [column for column, _ in results if column >= 0]
+        return min(failed, default=-1), any(suspect for _, suspect in results)
 
     def _require(self) -> None:
         if not self._ready:
@@ -202,8 +191,8 @@ class Factor:
             begin = blocks[task]
             solve_block((slice(None), slice(begin, begin + _COLUMNS_AT_ONCE)), False)
 
-        with single_threaded_blas():
-            _run_tasks(len(blocks), self.analysis.n_threads, run)
+        with single_threaded_blas(), Crew(self.analysis.n_threads) as crew:
+            crew.run(len(blocks), run)
         return result
 
     def _solve_in_place(self, x: Floats, *, lower: bool, upper: bool, one: bool) -> None:
@@ -238,18 +227,21 @@ class Factor:
         elif out.analysis is not self.analysis:
             fault = Fault("out", "must belong to the same analysis", repr(out), "Leave it out the first time.")
             raise InputError("no selected inverse was computed", [fault])
-        structure, work, table = self.analysis._structure, self._work, addresses()
-        panels, inverse, stack = self._panels, out._panels, self._work.stack
+        tree, work, table = self.analysis._structure, self._work, addresses()
+        numbers = (self._panels, out._panels, work.stack)
 
         def run(task: int, worker: int) -> None:
-            invert_runs(
-                structure, *work.tasks[task], work.shifts[worker], panels, inverse, stack, work.rooms[worker], table,
-                work.where[worker],
-            )
+            shift, room, where = work.shifts[worker], work.rooms[worker], work.where[worker]
+            invert_runs(tree, *work.tasks[task], shift, *numbers, room, table, where)
 
-        with self._lock, single_threaded_blas():
-            invert_runs(structure, *work.top, 0, panels, inverse, stack, work.rooms[0], table, work.where[0])
-            _run_tasks(len(work.tasks), self.analysis.n_threads, run)
+        with self._lock, single_threaded_blas(), Crew(self.analysis.n_threads) as crew:
+            room, where = work.rooms[0], work.where[0]
+            for step in reversed(self.analysis._plan.steps):
+                if step.front >= 0:
+                    invert_front(crew, tree, step.front, *numbers, room, table, where)
+                else:
+                    invert_runs(tree, step.starts, step.ends, 0, *numbers, room, table, where)
+            crew.run(len(work.tasks), run)
         return out
 
     def diagonal_of_inverse(self) -> Floats:

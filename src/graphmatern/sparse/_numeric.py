@@ -27,30 +27,60 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-__all__ = ["PIVOT_TOLERANCE", "factorize_runs", "load_panels"]
+__all__ = ["PIVOT_TOLERANCE", "SYMMETRY_TOLERANCE", "factorize_runs", "load_panels"]
 
 #: A pivot smaller than this part of the diagonal entry it started from is rounding error: the matrix is singular to
 #: working precision, even if the error happens to be positive.
 PIVOT_TOLERANCE = 64 * float(np.finfo(np.float64).eps)
 
+#: Entries (i, j) and (j, i) may differ by this part of their size, or of the diagonal entries i and j.
+SYMMETRY_TOLERANCE = 1e-10
+
 
 @inline
-def load_panel(tree: Structure, s: int, values: Floats, factor: Floats) -> None:
+def gather(
+    source: NDArray[np.integer], mirror: NDArray[np.integer], first: int, last: int, check: bool, values: Floats,
+    lower: Floats,
+) -> bool:
+    """Copy entries ``first`` to ``last - 1`` of the permuted lower triangle from the caller's values.
+
+    In a loop of its own because the caller's values lie in random order: the processor waits for many at once.
+    Returns whether some value may be at fault: it differs from its transpose, or either is not finite.
+    """
+    if not check:
+        for k in range(first, last):
+            lower[k] = values[source[k]]
+        return False
+    suspects = 0
+    for k in range(first, last):
+        value = values[source[k]]
+        other = values[mirror[k]]
+        lower[k] = value
+        suspects += not abs(value - other) <= SYMMETRY_TOLERANCE * (abs(value) + abs(other))
+    return suspects > 0
+
+
+@inline
+def load_panel(tree: Structure, s: int, lower: Floats, factor: Floats) -> None:
     """Write the entries of the matrix to the panel of supernode s, zeros elsewhere."""
     begin = tree.panel[s]
     for k in range(begin, tree.panel[s + 1]):
         factor[k] = 0.0
     for j in range(tree.start[s], tree.start[s + 1]):
         for k in range(tree.entry_start[j], tree.entry_start[j + 1]):
-            factor[begin + tree.entry_row[k]] = values[tree.source[k]]
+            factor[begin + tree.entry_row[k]] = lower[k]
         begin += tree.height[s]
 
 
 @jit
-def load_panels(tree: Structure, values: Floats, factor: Floats) -> None:
-    """Write the entries of the matrix to all panels."""
+def load_panels(
+    tree: Structure, mirror: NDArray[np.integer], check: bool, values: Floats, lower: Floats, factor: Floats
+) -> bool:
+    """Write the entries of the matrix to all panels; return whether some value may be at fault."""
+    suspect = gather(tree.source, mirror, 0, len(tree.source), check, values, lower)
     for s in range(len(tree.height)):
-        load_panel(tree, s, values, factor)
+        load_panel(tree, s, lower, factor)
+    return suspect
 
 
 @inline
@@ -90,13 +120,13 @@ def _add_to_update(tree: Structure, s: int, c: int, update: int, mine: int, stac
 
 
 @inline
-def _smallest_pivot(tree: Structure, column: int, values: Floats) -> float:
+def smallest_pivot(tree: Structure, column: int, lower: Floats) -> float:
     """Return what a pivot must exceed, given the entry of the matrix that it started from."""
-    return PIVOT_TOLERANCE * values[tree.source[tree.entry_start[column]]]
+    return PIVOT_TOLERANCE * lower[tree.entry_start[column]]
 
 
 @inline
-def _factor_small(tree: Structure, s: int, values: Floats, factor: Floats) -> int:
+def _factor_small(tree: Structure, s: int, lower: Floats, factor: Floats) -> int:
     """Factorise the columns of a small front; return the first column whose pivot is not positive, or -1."""
     width = tree.start[s + 1] - tree.start[s]
     height = tree.height[s]
@@ -104,7 +134,7 @@ def _factor_small(tree: Structure, s: int, values: Floats, factor: Floats) -> in
     for k in range(width):
         column = panel + k * height
         pivot = factor[column + k]
-        if not pivot > _smallest_pivot(tree, tree.start[s] + k, values):
+        if not pivot > smallest_pivot(tree, tree.start[s] + k, lower):
             return k
         root = np.sqrt(pivot)
         factor[column + k] = root
@@ -138,7 +168,7 @@ def _update_small(factor: Floats, panel: int, width: int, height: int, stack: Fl
 
 @inline
 def _factor_large(
-    blas: Any, tree: Structure, s: int, values: Floats, factor: Floats, stack: Floats, mine: int
+    blas: Any, tree: Structure, s: int, lower: Floats, factor: Floats, stack: Floats, mine: int
 ) -> int:
     """Do the same as `_factor_small` and `_update_small`, with BLAS."""
     width = tree.start[s + 1] - tree.start[s]
@@ -151,7 +181,7 @@ def _factor_large(
         return info - 1
     for k in range(width):
         root = factor[panel + k * height + k]
-        if not root * root > _smallest_pivot(tree, tree.start[s] + k, values):
+        if not root * root > smallest_pivot(tree, tree.start[s] + k, lower):
             return k
     if below > 0:
         rows = corner + 8 * width
@@ -212,55 +242,72 @@ def place(tree: Structure, s: int, shift: int) -> int:
 
 
 @inline
-def _factorize_one(
-    tree: Structure, s: int, shift: int, loaded: bool, values: Floats, factor: Floats, stack: Floats, blas: Any,
-    where: Longs,
-) -> int:
-    """Factorise supernode s; return the first of its columns whose pivot is not positive, or -1."""
+def open_front(tree: Structure, s: int, shift: int, loaded: bool, lower: Floats, factor: Floats, stack: Floats) -> None:
+    """Fill the panel of supernode s with the entries of the matrix and of its children's update matrices."""
     if not loaded:
-        load_panel(tree, s, values, factor)
-    width = tree.start[s + 1] - tree.start[s]
-    height = tree.height[s]
-    panel = tree.panel[s]
-    mine = place(tree, s, shift)
+        load_panel(tree, s, lower, factor)
     for k in range(tree.child_start[s], tree.child_start[s + 1]):
         c = tree.child[k]
         if not tree.detached[c]:
             _add_to_panel(tree, s, c, place(tree, c, shift), factor, stack)
-    if height <= SMALL_FRONT or width <= 2:
-        failed = _factor_small(tree, s, values, factor)
-        if failed == -1:
-            _update_small(factor, panel, width, height, stack, mine)
-    else:
-        failed = _factor_large(blas, tree, s, values, factor, stack, mine)
-    if failed != -1:
-        return failed
+
+
+@inline
+def close_front(tree: Structure, s: int, shift: int, factor: Floats, stack: Floats, where: Longs) -> None:
+    """Add to the update matrix of supernode s what its children leave to it; pass it on if s is detached."""
+    mine = place(tree, s, shift)
     for k in range(tree.child_start[s], tree.child_start[s + 1]):
         c = tree.child[k]
         if not tree.detached[c]:
             _add_to_update(tree, s, c, place(tree, c, shift), mine, stack)
     if tree.detached[s]:
         _add_to_ancestors(tree, s, mine, factor, stack, where)
-    return -1
+
+
+@inline
+def _factorize_one(
+    tree: Structure, s: int, shift: int, loaded: bool, lower: Floats, factor: Floats, stack: Floats, blas: Any,
+    where: Longs,
+) -> int:
+    """Factorise supernode s; return the first of its columns whose pivot is not positive, or -1."""
+    open_front(tree, s, shift, loaded, lower, factor, stack)
+    width = tree.start[s + 1] - tree.start[s]
+    height = tree.height[s]
+    mine = place(tree, s, shift)
+    if height <= SMALL_FRONT or width <= 2:
+        failed = _factor_small(tree, s, lower, factor)
+        if failed == -1:
+            _update_small(factor, tree.panel[s], width, height, stack, mine)
+    else:
+        failed = _factor_large(blas, tree, s, lower, factor, stack, mine)
+    if failed == -1:
+        close_front(tree, s, shift, factor, stack, where)
+    return failed
 
 
 @jit
 def factorize_runs(
-    tree: Structure, starts: Longs, ends: Longs, shift: int, loaded: bool, values: Floats, factor: Floats,
-    stack: Floats, table: Longs, where: Longs,
-) -> int:
+    tree: Structure, mirror: NDArray[np.integer], starts: Longs, ends: Longs, shift: int, loaded: bool, check: bool,
+    values: Floats, lower: Floats, factor: Floats, stack: Floats, table: Longs, where: Longs,
+) -> tuple[int, bool]:
     """Factorise the supernodes of the given runs, in ascending order.
 
     Parameters
     ----------
+    mirror : (m,)
+        Positions in ``values`` of the transposes of ``tree.source``.
     starts, ends : (n_runs,)
         First supernode of each run, and one past its last.
     shift : int
         Where the stack of this thread begins in ``stack``.
     loaded : bool
         Whether `load_panels` has been called.  It must be if any supernode is detached.
+    check : bool
+        Whether to compare values with their transposes.
     values : (nnz,)
         The matrix, on the pattern that was analysed.
+    lower : (m,)
+        Room for the permuted lower triangle of the matrix.
     factor : (n_entries,)
         The panels; written.
     stack, where
@@ -270,13 +317,20 @@ def factorize_runs(
 
     Returns
     -------
-    int
+    column : int
         The (permuted) column whose pivot is not positive, or -1.
+    suspect : bool
+        Whether some value may be at fault.
     """
     blas = _blas.workspace(table)
+    suspect = False
     for run in range(len(starts)):
+        if not loaded:
+            first = tree.entry_start[tree.start[starts[run]]]
+            last = tree.entry_start[tree.start[ends[run]]]
+            suspect |= gather(tree.source, mirror, first, last, check, values, lower)
         for s in range(starts[run], ends[run]):
-            failed = _factorize_one(tree, s, shift, loaded, values, factor, stack, blas, where)
+            failed = _factorize_one(tree, s, shift, loaded, lower, factor, stack, blas, where)
             if failed != -1:
-                return tree.start[s] + failed
-    return -1
+                return tree.start[s] + failed, suspect
+    return -1, suspect

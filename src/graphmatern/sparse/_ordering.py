@@ -10,7 +10,7 @@ import numpy as np
 from graphmatern._validation import FaultList, check_choice
 from graphmatern.errors import InputError
 from graphmatern.sparse._minimum_degree import minimum_degree
-from graphmatern.sparse._pattern import breadth_first, relabel
+from graphmatern.sparse._pattern import relabel
 from graphmatern.sparse._symbolic import column_counts, elimination_tree, postorder
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int32]
     Longs = NDArray[np.int64]
 
-__all__ = ["Elimination", "choose"]
+__all__ = ["Elimination", "check_ordering", "choose"]
 
 _NAMES = ("auto", "metis", "minimum_degree", "natural")
 
@@ -61,12 +61,6 @@ def _eliminate(name: str, indptr: Longs, indices: Ints, order: Ints) -> Eliminat
     return Elimination(name, order, parent, column_counts(*relabel(indptr, indices, order), parent))
 
 
-def _minimum_degree(indptr: Longs, indices: Ints) -> Ints:
-    """Return the minimum degree ordering, found on nodes renumbered so that neighbours lie close in memory."""
-    near = breadth_first(indptr, indices)
-    return near[minimum_degree(*relabel(indptr, indices, near))]
-
-
 def _metis(indptr: Longs, indices: Ints) -> Ints:
     """Return the nested dissection ordering of METIS (Karypis, Kumar 1998)."""
     n = len(indptr) - 1
@@ -96,21 +90,25 @@ def _given(order: ArrayLike, n: int) -> Ints:
     return array.astype(np.int32)
 
 
-def choose(indptr: Longs, indices: Ints, ordering: str | ArrayLike) -> Elimination:
+def check_ordering(ordering: str | ArrayLike, n: int) -> str | Ints:
+    """Return the name of an ordering, or the permutation given by the caller; raise if it is neither."""
+    if not isinstance(ordering, str):
+        return _given(ordering, n)
+    check_choice("ordering", ordering, _NAMES, InputError)
+    return np.arange(n, dtype=np.int32) if ordering == "natural" else ordering
+
+
+def choose(indptr: Longs, indices: Ints, ordering: str | Ints) -> Elimination:
     """Return the elimination for an ordering given by name, or as a permutation.
 
     ``"auto"`` takes the minimum degree ordering where nested dissection would take longer to find than it could
     save, and otherwise the one of the two with fewer operations.
     """
-    n = len(indptr) - 1
     if not isinstance(ordering, str):
-        return _eliminate("given", indptr, indices, _given(ordering, n))
-    check_choice("ordering", ordering, _NAMES, InputError)
-    if ordering == "natural":
-        return _eliminate("natural", indptr, indices, np.arange(n, dtype=np.int32))
+        return _eliminate("given", indptr, indices, ordering)
     if ordering == "metis":
         return _eliminate("metis", indptr, indices, _metis(indptr, indices))
-    first = _eliminate("minimum_degree", indptr, indices, _minimum_degree(indptr, indices))
+    first = _eliminate("minimum_degree", indptr, indices, minimum_degree(indptr, indices, 10.0))
     if ordering == "minimum_degree" or first.flops * _SECONDS_PER_FLOP_SAVED < len(indices) * _METIS_SECONDS:
         return first
     second = _eliminate("metis", indptr, indices, _metis(indptr, indices))

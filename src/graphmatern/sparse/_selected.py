@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-__all__ = ["invert_runs"]
+__all__ = ["hand_to_children", "invert_runs", "read_from_ancestors"]
 
 
 @inline
-def _read_from_ancestors(tree: Structure, s: int, mine: int, inverse: Floats, stack: Floats, where: Longs) -> None:
+def read_from_ancestors(tree: Structure, s: int, mine: int, inverse: Floats, stack: Floats, where: Longs) -> None:
     """Gather Z[R, R] of a detached supernode from the panels of its ancestors."""
     size = tree.row_start[s + 1] - tree.row_start[s]
     k = 0
@@ -76,6 +76,16 @@ def _hand_to_child(tree: Structure, s: int, c: int, mine: int, theirs: int, inve
         for l in range(k, size):
             stack[target + l] = stack[origin + tree.relative[begin + l]]
         k += 1
+
+
+@inline
+def hand_to_children(tree: Structure, s: int, shift: int, inverse: Floats, stack: Floats) -> None:
+    """Write Z[R, R] of all children of s that are not detached."""
+    mine = place(tree, s, shift)
+    for k in range(tree.child_start[s], tree.child_start[s + 1]):
+        c = tree.child[k]
+        if not tree.detached[c]:
+            _hand_to_child(tree, s, c, mine, place(tree, c, shift), inverse, stack)
 
 
 @inline
@@ -171,12 +181,9 @@ def invert_runs(
             height = tree.height[s]
             mine = place(tree, s, shift)
             if tree.detached[s]:
-                _read_from_ancestors(tree, s, mine, inverse, stack, where)
+                read_from_ancestors(tree, s, mine, inverse, stack, where)
             if height <= SMALL_FRONT:
                 _invert_small(factor, inverse, tree.panel[s], width, height, stack, mine, room)
             else:
                 _invert_large(blas, factor, inverse, tree.panel[s], width, height, stack, mine, room)
-            for k in range(tree.child_start[s], tree.child_start[s + 1]):
-                c = tree.child[k]
-                if not tree.detached[c]:
-                    _hand_to_child(tree, s, c, mine, place(tree, c, shift), inverse, stack)
+            hand_to_children(tree, s, shift, inverse, stack)

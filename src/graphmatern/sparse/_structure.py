@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
     Floats = NDArray[np.float64]
 
-__all__ = ["Plan", "Structure", "make_plan", "work_of_supernodes"]
+__all__ = ["Plan", "Step", "Structure", "make_plan", "work_of_supernodes"]
 
 #: Fronts of at most this many rows are handled by loops, larger ones by BLAS.
 SMALL_FRONT = 28
@@ -41,6 +41,11 @@ SMALL_FRONT = 28
 #: Waiting update matrices may take this part of the entries of the panels (and a few more, for tiny matrices).
 WAITING_SHARE = 0.5
 _WAITING_MINIMUM = 4096
+
+#: Less work than this, in operations, is not shared among threads: starting them would take longer.
+PARALLEL_MINIMUM = 1e7
+#: All threads work together on fronts of more work than this.
+FRONT_MINIMUM = 2e7
 
 
 class Structure(NamedTuple):
@@ -63,6 +68,14 @@ class Structure(NamedTuple):
     detached: Flags  # (size,) the update matrix does not wait
 
 
+class Step(NamedTuple):
+    """Part of the top of the tree: runs of supernodes, or one large front on which all threads work together."""
+
+    starts: Longs
+    ends: Longs
+    front: int  # -1 for runs
+
+
 class Plan(NamedTuple):
     """How the working memory is laid out and the supernodes are shared among threads."""
 
@@ -71,8 +84,7 @@ class Plan(NamedTuple):
     detached: Flags
     task_start: Longs  # (n_tasks,) first supernode of each task, largest task first
     task_end: Longs
-    top_start: Longs  # runs of supernodes that are in no task
-    top_end: Longs
+    steps: list[Step]  # the supernodes that are in no task, in ascending order
     waiting: int  # entries for the roots of tasks
     top_stack: int  # entries for the top of the tree
     task_stack: int  # entries for each thread that works on tasks
@@ -216,6 +228,26 @@ def _place(
     return offset, in_task, detached, sizes
 
 
+def _steps(in_task: Flags, work: Floats, n_threads: int) -> list[Step]:
+    """Return the parts of the top of the tree, in ascending order."""
+    size = len(work)
+    large = np.flatnonzero((work > FRONT_MINIMUM) & ~in_task) if n_threads > 1 else np.empty(0, np.int64)
+    inside = np.flatnonzero(np.diff(np.concatenate([[True], in_task, [True]]).astype(np.int8)))
+    starts, ends = inside[0::2], inside[1::2]  # runs of the top, large fronts included
+    steps = []
+    first = 0
+    for front in [*large.tolist(), size]:
+        # Cut the runs between the previous large front and this one.
+        a, b = np.maximum(starts, first), np.minimum(ends, front)
+        kept = a < b
+        if kept.any():
+            steps.append(Step(a[kept], b[kept], -1))
+        if front < size:
+            steps.append(Step(starts[:0], ends[:0], front))
+        first = front + 1
+    return steps
+
+
 def make_plan(
     start: Longs, height: Ints, tree: Ints, child_start: Longs, child: Ints, n_entries: int, n_threads: int
 ) -> Plan:
@@ -224,25 +256,23 @@ def make_plan(
     nothing = np.empty(0, np.int64)
     task_start, task_end = nothing, nothing
     work = work_of_supernodes(start, height)
-    if n_threads > 1:
+    if n_threads > 1 and work.sum() > PARALLEL_MINIMUM:
         task_start, task_end = _choose_tasks(tree, work, n_threads)
         if len(task_start) < 2:
             task_start, task_end = nothing, nothing
-    offset, in_task, detached, sizes = _place(
-        start, height, tree, child_start, child, task_start, task_end, budget
-    )
-    if len(task_start) and (sizes[3] > 0 or sizes[0] + n_threads * sizes[2] > 2 * budget):
+    placed = _place(start, height, tree, child_start, child, task_start, task_end, budget)
+    waiting, _, task_stack, n_detached = placed[-1]
+    if len(task_start) and (n_detached > 0 or waiting + n_threads * task_stack > 2 * budget):
         # A detached supernode writes to ancestors that other threads might be writing to.
         task_start, task_end = nothing, nothing
-        offset, in_task, detached, sizes = _place(
-            start, height, tree, child_start, child, task_start, task_end, budget
-        )
-    top_start = np.concatenate([[0], task_end]).astype(np.int64)
-    top_end = np.concatenate([task_start, [len(height)]]).astype(np.int64)
-    kept = top_end > top_start
+        placed = _place(start, height, tree, child_start, child, task_start, task_end, budget)
+    offset, in_task, detached, sizes = placed
+    taken = np.zeros(len(height), np.bool_)
+    for a, b in zip(task_start, task_end, strict=True):
+        taken[a:b] = True
     load = np.array([-work[a:b].sum() for a, b in zip(task_start, task_end, strict=True)])
     largest_first = np.argsort(load, kind="stable")
     return Plan(
-        offset, in_task, detached, task_start[largest_first], task_end[largest_first], top_start[kept],
-        top_end[kept], int(sizes[0]), int(sizes[1]), int(sizes[2]),
+        offset, in_task, detached, task_start[largest_first], task_end[largest_first],
+        _steps(taken, work, n_threads), int(sizes[0]), int(sizes[1]), int(sizes[2]),
     )

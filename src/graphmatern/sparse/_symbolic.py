@@ -396,10 +396,12 @@ def children_lists(tree: Ints) -> tuple[Longs, Ints]:
 
 @jit
 def entry_positions(
-    indptr: Longs, indices: Ints, permutation: Ints, start: Longs, supernode: Ints, row_start: Longs, rows: Ints,
+    indptr: Longs, indices: Ints, origin: Longs, permutation: Ints, start: Longs, row_start: Longs, rows: Ints,
     source: NDArray[np.integer],
 ) -> tuple[Longs, Ints]:
     """Find where the entries of the matrix go in the panels.
+
+    ``origin`` (n,) says where the values of each column of the pattern begin in the caller's array.
 
     Returns ``entry_start`` (n + 1,) and ``entry_row``: the entries ``entry_start[j]`` up to ``entry_start[j + 1]`` of
     column j of the permuted lower triangle have the values at ``source`` (filled here) of the caller's array, and
@@ -426,7 +428,7 @@ def entry_positions(
             for p in range(indptr[node], indptr[node + 1]):
                 i = label[indices[p]]
                 if i >= j:
-                    source[count] = p
+                    source[count] = origin[node] + p - indptr[node]
                     entry_row[count] = position[i]
                     if i == j:  # the diagonal comes first
                         source[count], source[first] = source[first], source[count]

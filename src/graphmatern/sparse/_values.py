@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphmatern.sparse._compile import jit
+from graphmatern.sparse._numeric import SYMMETRY_TOLERANCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["first_fault", "lower_triangle", "on_pattern", "trace"]
 
-#: Entries (i, j) and (j, i) may differ by this part of the sum of the diagonal entries i and j.
-SYMMETRY_TOLERANCE = 1e-10
+_CHUNK = 4096
 
 
 @jit
@@ -65,13 +65,22 @@ def trace(tree: Structure, panels: Floats, values: Floats) -> float:
     """Return tr(Z B) for symmetric Z stored in panels and B given by values on the pattern."""
     diagonal = 0.0
     rest = 0.0
+    buffer = np.empty(_CHUNK)
+    first = 0  # entries from here on, up to `last`, are in the buffer
+    last = 0
     for s in range(len(tree.height)):
         column = tree.panel[s]
         for j in range(tree.start[s], tree.start[s + 1]):
-            first = tree.entry_start[j]
-            diagonal += panels[column + tree.entry_row[first]] * values[tree.source[first]]
-            for k in range(first + 1, tree.entry_start[j + 1]):
-                rest += panels[column + tree.entry_row[k]] * values[tree.source[k]]
+            diagonal += panels[column + tree.entry_row[tree.entry_start[j]]] * values[
+                tree.source[tree.entry_start[j]]
+            ]
+            for k in range(tree.entry_start[j] + 1, tree.entry_start[j + 1]):
+                if k >= last:
+                    first = k
+                    last = min(k + _CHUNK, len(tree.source))
+                    for l in range(first, last):
+                        buffer[l - first] = values[tree.source[l]]
+                rest += panels[column + tree.entry_row[k]] * buffer[k - first]
             column += tree.height[s]
     return diagonal + 2.0 * rest
 
