@@ -1,10 +1,10 @@
 """Sparse Cholesky factorisation with selected inverse, compiled by numba.
 
-For symmetric positive definite matrices A of one sparsity pattern and many sets of values: the pattern is analysed
-once (`analyze`), then each matrix is factorised in the same memory (`Analysis.factorize`, `Factor.update`).  A factor
-gives log-determinants, solutions and samples, and the entries of A⁻¹ on the pattern of the factor
-(`Factor.selected_inverse`): all marginal variances, and exact gradients of log-determinants,
-∂ log det A = tr(A⁻¹ ∂A).
+For symmetric positive definite matrices A of one sparsity pattern and many sets of values: the pattern is
+analysed once (`analyze`), then each matrix is factorised in the same memory (`Analysis.factorize`,
+`Factor.update`).  A factor gives log-determinants, solutions and samples, and the entries of A⁻¹ on the
+pattern of the factor (`Factor.selected_inverse`): all marginal variances, and exact gradients of
+log-determinants, ∂ log det A = tr(A⁻¹ ∂A).
 
 >>> import numpy as np, scipy.sparse as sp
 >>> from graphmatern.sparse import analyze

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Analysis", "analyze", "predict_cost"]
 
-#: Offsets into the factor are 64-bit, and byte addresses must fit as well.  A name of its own for a test to lower.
+#: Offsets into the factor are 64-bit, and byte addresses must fit as well.  A name of its own for a test
+#: to lower.
 MAX_ENTRIES = 2**59
 
 
@@ -47,8 +48,8 @@ class Analysis:
     nnz_factor : int
         Entries of L, diagonal included, as the ordering implies them.
     n_entries : int
-        Entries of the panels in which L is stored: `nnz_factor`, zeros that make small panels larger, and the upper
-        triangles of the diagonal blocks.
+        Entries of the panels in which L is stored: `nnz_factor`, zeros that make small panels
+        larger, and the upper triangles of the diagonal blocks.
     flops : float
         Floating-point operations of one factorisation.
     memory_bytes : int
@@ -64,16 +65,21 @@ class Analysis:
 
     Notes
     -----
-    *Writing values directly.*  All ``values`` are aligned with ``pattern``: the value of entry ``(i, j)`` lies at
-    that position ``p`` between ``pattern.indptr[j]`` and ``pattern.indptr[j + 1]`` where ``pattern.indices[p] == i``.
-    `diagonal_positions` (n,) are the positions of the diagonal, so that ``values[diagonal_positions] += d`` adds a
-    diagonal matrix; `lower_positions` and `mirror_positions` (m,) are the positions of the entries (i, j) of the
-    lower triangle of P A Pᵀ and of their transposes.  Only values at `lower_positions` are read by the numeric
-    kernels; the others serve to check symmetry.
+    *Writing values directly.*  All ``values`` are aligned with ``pattern``: the value of entry ``(i,
+    j)`` lies at that position ``p`` between ``pattern.indptr[j]`` and ``pattern.indptr[j + 1]`` where
+    ``pattern.indices[p] == i``. `diagonal_positions` (n,) are the positions of the diagonal, so that
+    ``values[diagonal_positions] += d`` adds a diagonal matrix; `lower_positions` and `mirror_positions`
+    (m,) are the positions of the entries (i, j) of the lower triangle of P A Pᵀ and of their
+    transposes.  Only values at `lower_positions` are read by the numeric kernels; the others serve to
+    check symmetry.
     """
 
     def __init__(
-        self, indptr: NDArray[np.int64], indices: NDArray[np.int32], near: _Near, elimination: Elimination,
+        self,
+        indptr: NDArray[np.int64],
+        indices: NDArray[np.int32],
+        near: _Near,
+        elimination: Elimination,
         n_threads: int,
     ) -> None:
         self._indptr = indptr
@@ -82,16 +88,19 @@ class Analysis:
         self.n = len(indptr) - 1
         self.nnz_factor = elimination.nnz
         self.flops = elimination.flops
-        order, start, height, tree, supernode = _symbolic.supernodes(elimination.parent, elimination.count)
+        order, start, height, tree, supernode = _symbolic.supernodes(elimination.parent, elimination.counts)
         permutation = elimination.permutation[order]
         panel = np.zeros(len(start), np.int64)
         np.cumsum(np.diff(start) * height, out=panel[1:])
         self.n_entries = int(panel[-1])
-        row_start, rows = _symbolic.row_lists(near.indptr, near.indices, permutation, start, height, tree, supernode)
+        row_start, rows = _symbolic.row_lists(
+            near.indptr, near.indices, permutation, start, height, tree, supernode
+        )
         child_start, child = _symbolic.children_lists(tree)
         # Positions in the caller's values, in 32 bits where they fit.
         narrow = len(indices) <= _pattern.INT32_LIMIT
-        source = np.empty((len(indices) + self.n) // 2, np.int32 if narrow else np.int64)
+        n_lower = (len(indices) + self.n) // 2
+        source: NDArray[np.integer] = np.empty(n_lower, np.int32) if narrow else np.empty(n_lower, np.int64)
         entry_start, entry_row = _symbolic.entry_positions(
             near.indptr, near.indices, indptr[near.order], permutation, start, row_start, rows, source
         )
@@ -122,8 +131,8 @@ class Analysis:
 
     def __repr__(self) -> str:
         return (
-            f"<Analysis of {self.n} rows: {self.nnz_factor} entries in the factor, {self.flops:.3g} operations, "
-            f"{self.ordering} ordering, {self.n_threads} threads>"
+            f"<Analysis of {self.n} rows: {self.nnz_factor} entries in the factor, "
+            f"{self.flops:.3g} operations, {self.ordering} ordering, {self.n_threads} threads>"
         )
 
     @property
@@ -136,7 +145,9 @@ class Analysis:
     @property
     def memory_bytes(self) -> int:
         """Memory for one factor, its selected inverse and their working memory, and for this analysis."""
-        structure = sum(array.nbytes for array in self._structure) + self._indptr.nbytes + self._indices.nbytes
+        structure = (
+            sum(array.nbytes for array in self._structure) + self._indptr.nbytes + self._indices.nbytes
+        )
         return structure + self._mirror_bytes + 8 * (2 * self.n_entries + self.working_entries)
 
     @property
@@ -155,7 +166,7 @@ class Analysis:
 
     @cached_property
     def pattern(self) -> csc_array:
-        """Pattern in the caller's ordering, indices sorted, with ones for values; aligned with all ``values``."""
+        """Pattern in the caller's ordering, indices sorted, with ones for data; ``values`` align with it."""
         from scipy import sparse
 
         data = np.ones(len(self._indices))
@@ -217,7 +228,9 @@ def _prepare(
     if n_threads is None:
         n_threads = _resources.available_threads()
     elif n_threads < 1:
-        fault = Fault("n_threads", "must be at least 1", str(n_threads), "Leave it out to use all processors.")
+        fault = Fault(
+            "n_threads", "must be at least 1", str(n_threads), "Leave it out to use all processors."
+        )
         raise InputError("no analysis was made", [fault])
     indptr, indices = _pattern.canonical(pattern, check=check)
     n = len(indptr) - 1
@@ -268,8 +281,8 @@ def analyze(
     pattern : scipy sparse matrix, shape (n, n)
         Its pattern must be symmetric and hold the whole diagonal; explicit zeros count, values do not.
     ordering : {"auto", "metis", "minimum_degree", "natural"} or array_like of int (n,)
-        Order of elimination.  A permutation ``p`` means that row ``p[k]`` is eliminated in step k; equivalent orders
-        may be used in its place.
+        Order of elimination.  A permutation ``p`` means that row ``p[k]`` is eliminated in step k;
+        equivalent orders may be used in its place.
     n_threads : int, optional
         Threads that factorise at the same time; by default, one for each processor.
     memory_limit : float, optional
@@ -304,7 +317,9 @@ def analyze(
     indptr, indices, near, elimination, n_threads, cost = _prepare(pattern, ordering, n_threads, check)
     check_cost(cost, memory_limit, max_seconds)
     if elimination.nnz >= MAX_ENTRIES:
-        raise ResourceError(f"the factor has {elimination.nnz} entries, more than offsets can count ({MAX_ENTRIES})")
+        raise ResourceError(
+            f"the factor has {elimination.nnz} entries, more than offsets can count ({MAX_ENTRIES})"
+        )
     analysis = Analysis(indptr, indices, near, elimination, n_threads)
     check_cost(analysis.cost, memory_limit, max_seconds)
     return analysis

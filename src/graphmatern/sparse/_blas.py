@@ -1,9 +1,9 @@
 """BLAS and LAPACK inside compiled code, through SciPy's Cython interface, on one thread each.
 
-A function pointer that is a global constant would switch numba's disk cache off, because addresses change from
-process to process.  Here addresses travel as an argument: `addresses` makes an array of them, `workspace` turns it
-into the ``blas`` argument of the wrappers below.  Matrices are given by the address of their first entry, in
-Fortran order, as in BLAS itself; see its reference for the other arguments.
+A function pointer that is a global constant would switch numba's disk cache off, because addresses change
+from process to process.  Here addresses travel as an argument: `addresses` makes an array of them,
+`workspace` turns it into the ``blas`` argument of the wrappers below.  Matrices are given by the address of
+their first entry, in Fortran order, as in BLAS itself; see its reference for the other arguments.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
+
+    Longs = NDArray[np.int64]
+    # Addresses, and memory for integers, reals and letters.
+    Blas = tuple[Longs, NDArray[np.int32], NDArray[np.float64], NDArray[np.uint8]]
 
 __all__ = ["addresses", "gemm", "potrf", "potri", "single_threaded_blas", "symm", "syrk", "trsm", "workspace"]
 
@@ -52,14 +56,13 @@ def addresses() -> NDArray[np.int64]:
     return table
 
 
-@intrinsic
-def _call(typing_context: Any, address: Any, *arguments: Any) -> Any:
+def _call_pointer(_typing_context: Any, address: Any, *arguments: Any) -> Any:
     """Call the C function at ``address`` with pointers given as integers; it returns nothing."""
     given = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], types.BaseTuple) else arguments
-    signature = types.void(address, types.StarArgTuple(given))
+    signature = types.void(address, types.StarArgTuple(given))  # type: ignore[no-untyped-call]
 
     def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        pointers = cgutils.unpack_tuple(builder, values[1])
+        pointers = cgutils.unpack_tuple(builder, values[1])  # type: ignore[no-untyped-call]
         word = ir.IntType(64)
         function_type = ir.FunctionType(ir.VoidType(), [word] * len(pointers))
         builder.call(builder.inttoptr(values[0], function_type.as_pointer()), pointers)
@@ -68,8 +71,11 @@ def _call(typing_context: Any, address: Any, *arguments: Any) -> Any:
     return signature, generate
 
 
+_call: Any = intrinsic(_call_pointer)
+
+
 @jit
-def workspace(table):
+def workspace(table: Longs) -> Blas:
     """Return the ``blas`` argument of the wrappers: addresses, and memory for scalars passed by reference.
 
     A workspace belongs to one thread.
@@ -83,7 +89,7 @@ def workspace(table):
 
 
 @jit
-def potrf(blas, n, a, lda):
+def potrf(blas: Blas, n: int, a: int, lda: int) -> int:
     """Overwrite the lower triangle of A (n, n) by its Cholesky factor; return LAPACK's ``info``."""
     table, ints, _, letters = blas
     ints[0] = n
@@ -95,8 +101,8 @@ def potrf(blas, n, a, lda):
 
 
 @jit
-def potri(blas, n, a, lda):
-    """Overwrite the Cholesky factor in the lower triangle of A (n, n) by the lower triangle of the inverse."""
+def potri(blas: Blas, n: int, a: int, lda: int) -> None:
+    """Overwrite the Cholesky factor in the lower triangle of A (n, n) by that of the inverse."""
     table, ints, _, letters = blas
     ints[0] = n
     ints[1] = lda
@@ -106,7 +112,9 @@ def potri(blas, n, a, lda):
 
 
 @jit
-def trsm(blas, right, transpose, m, n, a, lda, b, ldb):
+def trsm(
+    blas: Blas, right: bool, transpose: bool, m: int, n: int, a: int, lda: int, b: int, ldb: int
+) -> None:
     """Overwrite B (m, n) by op(A)⁻¹ B, or by B op(A)⁻¹ if ``right``; A is lower triangular."""
     table, ints, reals, letters = blas
     ints[0] = m
@@ -122,7 +130,7 @@ def trsm(blas, right, transpose, m, n, a, lda, b, ldb):
 
 
 @jit
-def syrk(blas, n, k, alpha, a, lda, beta, c, ldc):
+def syrk(blas: Blas, n: int, k: int, alpha: float, a: int, lda: int, beta: float, c: int, ldc: int) -> None:
     """Overwrite the lower triangle of C (n, n) by alpha A Aᵀ + beta C; A is (n, k)."""
     table, ints, reals, letters = blas
     ints[0] = n
@@ -133,12 +141,24 @@ def syrk(blas, n, k, alpha, a, lda, beta, c, ldc):
     reals[1] = beta
     i = ints.ctypes.data
     x = reals.ctypes.data
-    l = letters.ctypes.data
-    _call(table[_SYRK], l + _L, l + _N, i, i + 4, x, a, i + 8, x + 8, c, i + 12)
+    letter = letters.ctypes.data
+    _call(table[_SYRK], letter + _L, letter + _N, i, i + 4, x, a, i + 8, x + 8, c, i + 12)
 
 
 @jit
-def symm(blas, m, n, alpha, a, lda, b, ldb, beta, c, ldc):
+def symm(
+    blas: Blas,
+    m: int,
+    n: int,
+    alpha: float,
+    a: int,
+    lda: int,
+    b: int,
+    ldb: int,
+    beta: float,
+    c: int,
+    ldc: int,
+) -> None:
     """Overwrite C (m, n) by alpha A B + beta C; A is symmetric, in its lower triangle."""
     table, ints, reals, letters = blas
     ints[0] = m
@@ -150,12 +170,27 @@ def symm(blas, m, n, alpha, a, lda, b, ldb, beta, c, ldc):
     reals[1] = beta
     i = ints.ctypes.data
     x = reals.ctypes.data
-    l = letters.ctypes.data
-    _call(table[_SYMM], l + _L, l + _L, i, i + 4, x, a, i + 8, b, i + 12, x + 8, c, i + 16)
+    letter = letters.ctypes.data
+    _call(table[_SYMM], letter + _L, letter + _L, i, i + 4, x, a, i + 8, b, i + 12, x + 8, c, i + 16)
 
 
 @jit
-def gemm(blas, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
+def gemm(
+    blas: Blas,
+    transpose_a: bool,
+    transpose_b: bool,
+    m: int,
+    n: int,
+    k: int,
+    alpha: float,
+    a: int,
+    lda: int,
+    b: int,
+    ldb: int,
+    beta: float,
+    c: int,
+    ldc: int,
+) -> None:
     """Overwrite C (m, n) by alpha op(A) op(B) + beta C, where op(A) is (m, k)."""
     table, ints, reals, letters = blas
     ints[0] = m
@@ -168,18 +203,18 @@ def gemm(blas, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c
     reals[1] = beta
     i = ints.ctypes.data
     x = reals.ctypes.data
-    l = letters.ctypes.data
-    op_a = l + (_T if transpose_a else _N)
-    op_b = l + (_T if transpose_b else _N)
+    letter = letters.ctypes.data
+    op_a = letter + (_T if transpose_a else _N)
+    op_b = letter + (_T if transpose_b else _N)
     _call(table[_GEMM], op_a, op_b, i, i + 4, i + 8, x, a, i + 12, b, i + 16, x + 8, c, i + 20)
 
 
 class _Pin:
     """Counts the computations under way; BLAS is held at one thread while there are any.
 
-    The number of BLAS threads belongs to the process, so the first computation to begin changes it and the last
-    to end restores it.  Two BLAS threads inside a front are slower than one (they wait for each other at every
-    call); this package works on several fronts at once instead.
+    The number of BLAS threads belongs to the process, so the first computation to begin changes it and
+    the last to end restores it.  Two BLAS threads inside a front are slower than one (they wait for
+    each other at every call); this package works on several fronts at once instead.
     """
 
     def __init__(self) -> None:

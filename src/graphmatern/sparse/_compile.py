@@ -60,7 +60,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _is_private_and_writable(folder: Path) -> bool:
-    """Tell whether files can be made in ``folder`` (created if need be) and nobody else could plant code there."""
+    """Tell whether we can make files in ``folder`` (created if need be) and nobody else can."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
@@ -88,7 +88,7 @@ def source_stamp() -> str:
     return digest.hexdigest()
 
 
-class _Locator(caching._CacheLocator):  # type: ignore[misc]
+class _Locator(caching._CacheLocator):
     """Where numba finds the cache of one function."""
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:
@@ -109,24 +109,24 @@ class _Locator(caching._CacheLocator):  # type: ignore[misc]
         return cls(py_func, py_file)
 
 
-class _Implementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = (_Locator,)
+class _Implementation(caching.CompileResultCacheImpl):
+    _locator_classes: list[type[object]] = [_Locator]  # noqa: RUF012 - as numba declares it
 
 
-class _Cache(caching.FunctionCache):  # type: ignore[misc]
+class _Cache(caching.FunctionCache):
     """Numba's cache of one function, for which every failure is a miss."""
 
     _impl_class = _Implementation
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
-            return super().load_overload(sig, target_context)
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except Exception:  # noqa: BLE001 - a damaged file may raise anything when it is unpickled
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         with contextlib.suppress(OSError):
-            super().save_overload(sig, data)
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
 def jit(function: Function) -> Function:
@@ -144,8 +144,8 @@ def jit(function: Function) -> Function:
     # Only functions of this package: the key of the cache is the content of its files.
     if function.__module__.startswith(__package__ or "") and cache_directory() is not None:
         with contextlib.suppress(Exception):  # numba's internals may change: then without a cache
-            compiled._cache = _Cache(compiled.py_func)
-    return compiled  # type: ignore[no-any-return]
+            compiled._cache = _Cache(compiled.py_func)  # type: ignore[no-untyped-call]
+    return compiled
 
 
 def inline(function: Function) -> Function:
@@ -153,4 +153,4 @@ def inline(function: Function) -> Function:
 
     A call that passes ten arrays costs as much as eliminating a small column.
     """
-    return numba.njit(**_OPTIONS, forceinline=True)(function)  # type: ignore[no-any-return]
+    return numba.njit(**_OPTIONS, forceinline=True)(function)

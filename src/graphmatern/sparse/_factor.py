@@ -48,8 +48,8 @@ class _Workspace:
 class Factor:
     """The Cholesky factorisation P A Pᵀ = L Lᵀ of a sparse matrix; made by `Analysis.factorize`.
 
-    Different factors, also of the same analysis, may be used from different threads at the same time; calls on one
-    factor wait for each other where they must.
+    Different factors, also of the same analysis, may be used from different threads at the same time;
+    calls on one factor wait for each other where they must.
 
     Attributes
     ----------
@@ -72,14 +72,14 @@ class Factor:
         values : array_like (nnz,)
             Values on ``analysis.pattern``.
         check : bool
-            Whether to look for values that are not finite or not symmetric.  Without it, only the lower triangle of
-            P A Pᵀ is read.
+            Whether to look for values that are not finite or not symmetric.  Without it, only
+            the lower triangle of P A Pᵀ is read.
 
         Raises
         ------
         NotPositiveDefiniteError
-            If the matrix is not positive definite, or singular to working precision.  The factor cannot be used
-            until an update succeeds.
+            If the matrix is not positive definite, or singular to working precision.  The
+            factor cannot be used until an update succeeds.
         InputError
             If the values have the wrong shape, are not finite or not symmetric.
         """
@@ -87,7 +87,7 @@ class Factor:
         with self._lock:
             self._ready = False
             column, suspect = self._factorize(given, check)
-            if suspect:
+            if suspect or (check and column >= 0):
                 _check_values(given, self.analysis)
             if column >= 0:
                 raise _not_positive_definite(int(self.analysis.permutation[column]), self.analysis.n)
@@ -100,31 +100,57 @@ class Factor:
         """
         tree, work, table = self.analysis._structure, self._work, addresses()
         mirror = self.analysis.mirror_positions if check else tree.source
-        numbers = (values, work.lower, self._panels, work.stack, table)
+        lower, panels, stack = work.lower, self._panels, work.stack
         loaded = bool(tree.detached.any())
         results: list[tuple[int, bool]] = []
 
-        def run(task: int, worker: int) -> None:
-            where, shift = work.where[worker], work.shifts[worker]
+        def run(starts: Longs, ends: Longs, shift: int, where: Longs) -> None:
             results.append(
-                factorize_runs(tree, mirror, *work.tasks[task], shift, False, check, *numbers, where)
+                factorize_runs(
+                    tree,
+                    mirror,
+                    starts,
+                    ends,
+                    shift,
+                    loaded,
+                    check,
+                    values,
+                    lower,
+                    panels,
+                    stack,
+                    table,
+                    where,
+                )
             )
+
+        def run_task(task: int, worker: int) -> None:
+            run(*work.tasks[task], work.shifts[worker], work.where[worker])
 
         with single_threaded_blas(), Crew(self.analysis.n_threads) as crew:
             if loaded:
-                results.append((-1, load_panels(tree, mirror, check, *numbers[:3])))
-            crew.run(len(work.tasks), run)
-            for step in self.analysis._plan.steps:
+                results.append((-1, load_panels(tree, mirror, check, values, lower, panels)))
+            crew.run(len(work.tasks), run_task)
+            where = work.where[0]
+            for starts, ends, front in self.analysis._plan.steps:
                 if any(column >= 0 for column, _ in results):
                     break
-                if step.front >= 0:
-                    results.append(
-                        factorize_front(crew, tree, mirror, step.front, loaded, check, *numbers, work.where[0])
-                    )
+                if front < 0:
+                    run(starts, ends, 0, where)
                 else:
                     results.append(
-                        factorize_runs(
-                            tree, mirror, step.starts, step.ends, 0, loaded, check, *numbers, work.where[0]
+                        factorize_front(
+                            crew,
+                            tree,
+                            mirror,
+                            front,
+                            loaded,
+                            check,
+                            values,
+                            lower,
+                            panels,
+                            stack,
+                            table,
+                            where,
                         )
                     )
         failed = [column for column, _ in results if column >= 0]
@@ -133,8 +159,8 @@ class Factor:
     def _require(self) -> None:
         if not self._ready:
             raise NumericalError(
-                "this factor holds no factorisation: its last update failed. Update it with the values of a positive "
-                "definite matrix first."
+                "this factor holds no factorisation: its last update failed. Update it with the values of a "
+                "positive definite matrix first."
             )
 
     def logdet(self) -> float:
@@ -225,23 +251,28 @@ class Factor:
         if out is None:
             out = SelectedInverse(self.analysis)
         elif out.analysis is not self.analysis:
-            fault = Fault("out", "must belong to the same analysis", repr(out), "Leave it out the first time.")
+            fault = Fault(
+                "out", "must belong to the same analysis", repr(out), "Leave it out the first time."
+            )
             raise InputError("no selected inverse was computed", [fault])
         tree, work, table = self.analysis._structure, self._work, addresses()
-        numbers = (self._panels, out._panels, work.stack)
+        panels, inverse, stack = self._panels, out._panels, work.stack
 
-        def run(task: int, worker: int) -> None:
-            shift, room, where = work.shifts[worker], work.rooms[worker], work.where[worker]
-            invert_runs(tree, *work.tasks[task], shift, *numbers, room, table, where)
+        def run(starts: Longs, ends: Longs, shift: int, worker: int) -> None:
+            room, where = work.rooms[worker], work.where[worker]
+            invert_runs(tree, starts, ends, shift, panels, inverse, stack, room, table, where)
+
+        def run_task(task: int, worker: int) -> None:
+            run(*work.tasks[task], work.shifts[worker], worker)
 
         with self._lock, single_threaded_blas(), Crew(self.analysis.n_threads) as crew:
-            room, where = work.rooms[0], work.where[0]
-            for step in reversed(self.analysis._plan.steps):
-                if step.front >= 0:
-                    invert_front(crew, tree, step.front, *numbers, room, table, where)
+            for starts, ends, front in reversed(self.analysis._plan.steps):
+                if front < 0:
+                    run(starts, ends, 0, 0)
                 else:
-                    invert_runs(tree, step.starts, step.ends, 0, *numbers, room, table, where)
-            crew.run(len(work.tasks), run)
+                    room, where = work.rooms[0], work.where[0]
+                    invert_front(crew, tree, front, panels, inverse, stack, room, table, where)
+            crew.run(len(work.tasks), run_task)
         return out
 
     def diagonal_of_inverse(self) -> Floats:
@@ -290,7 +321,9 @@ class SelectedInverse:
         other = row != column
         rows = np.concatenate([row, column[other]])
         columns = np.concatenate([column, row[other]])
-        return sparse.coo_array((np.concatenate([value, value[other]]), (rows, columns)), shape=(n, n)).tocsc()
+        return sparse.coo_array(
+            (np.concatenate([value, value[other]]), (rows, columns)), shape=(n, n)
+        ).tocsc()
 
 
 def _values_array(values: ArrayLike, analysis: Analysis) -> Floats:
@@ -332,8 +365,8 @@ def _check_values(values: Floats, analysis: Analysis) -> None:
 
 def _not_positive_definite(column: int, n: int) -> NotPositiveDefiniteError:
     return NotPositiveDefiniteError(
-        f"the matrix ({n} rows) is not positive definite: elimination broke down at row and column {column}. Likely "
-        "causes: (a) a Laplacian without a positive term on its diagonal is singular; (b) a lengthscale so large "
-        "that this term vanishes in rounding; (c) negative weights, sites or noise variances.",
+        f"the matrix ({n} rows) is not positive definite: elimination broke down at row and column {column}. "
+        "Likely causes: (a) a Laplacian without a positive term on its diagonal is singular; (b) a "
+        "lengthscale so large that this term vanishes in rounding; (c) negative weights, sites or noise variances.",
         column,
     )

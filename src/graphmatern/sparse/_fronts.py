@@ -1,20 +1,20 @@
 """Large fronts near the roots of the tree, on which all threads work together.
 
-There are few of them, and they come one after the other, so that threads cannot be given different ones.  Their dense
-matrices are cut into blocks instead; BLAS itself stays on one thread in each block.  Each function below is one step
-of what `graphmatern.sparse._numeric` and `graphmatern.sparse._selected` do with a front, applied to one block.
+There are few of them, and they come one after the other, so that threads cannot be given different ones.
+Their dense matrices are cut into blocks instead; BLAS itself stays on one thread in each block.  Each
+function below is one step of what `graphmatern.sparse._numeric` and `graphmatern.sparse._selected` do with
+a front, applied to one block.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from graphmatern.sparse import _blas, _numeric, _selected
 from graphmatern.sparse._compile import jit
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from graphmatern.sparse._structure import Structure
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     Longs = NDArray[np.int64]
     Floats = NDArray[np.float64]
+    Blocks = list[tuple[int, int]]
 
 __all__ = ["factorize_front", "invert_front"]
 
@@ -30,8 +31,15 @@ _BLOCK = 256  # columns factorised, or updated, at a time
 
 @jit
 def _open(
-    tree: Structure, mirror: NDArray[np.integer], s: int, loaded: bool, check: bool, values: Floats, lower: Floats,
-    factor: Floats, stack: Floats,
+    tree: Structure,
+    mirror: NDArray[np.integer],
+    s: int,
+    loaded: bool,
+    check: bool,
+    values: Floats,
+    lower: Floats,
+    factor: Floats,
+    stack: Floats,
 ) -> bool:
     """Fill the panel of front s; return whether some value may be at fault."""
     suspect = False
@@ -77,20 +85,39 @@ def _solve_rows(
 def _update_columns(
     panel: int, height: int, begin: int, end: int, first: int, last: int, factor: Floats, table: Longs
 ) -> None:
-    """Subtract from columns ``first`` to ``last - 1`` of the panel what columns ``begin`` to ``end - 1`` ask for."""
+    """Subtract what columns ``begin`` to ``end - 1`` ask for from columns ``first`` to ``last - 1``."""
     blas = _blas.workspace(table)
     data = factor.ctypes.data
     rows = data + 8 * (panel + begin * height + first)
     target = data + 8 * (panel + first * height + first)
     _blas.gemm(
-        blas, False, True, height - first, last - first, end - begin, -1.0, rows, height, rows, height, 1.0, target,
+        blas,
+        False,
+        True,
+        height - first,
+        last - first,
+        end - begin,
+        -1.0,
+        rows,
+        height,
+        rows,
+        height,
+        1.0,
+        target,
         height,
     )
 
 
 @jit
 def _update_below(
-    panel: int, width: int, height: int, first: int, last: int, factor: Floats, stack: Floats, mine: int,
+    panel: int,
+    width: int,
+    height: int,
+    first: int,
+    last: int,
+    factor: Floats,
+    stack: Floats,
+    mine: int,
     table: Longs,
 ) -> None:
     """Write columns ``first`` to ``last - 1`` of the update matrix."""
@@ -99,7 +126,20 @@ def _update_below(
     rows = factor.ctypes.data + 8 * (panel + width + first)
     target = stack.ctypes.data + 8 * (mine + first * below + first)
     _blas.gemm(
-        blas, False, True, below - first, last - first, width, -1.0, rows, height, rows, height, 0.0, target, below
+        blas,
+        False,
+        True,
+        below - first,
+        last - first,
+        width,
+        -1.0,
+        rows,
+        height,
+        rows,
+        height,
+        0.0,
+        target,
+        below,
     )
 
 
@@ -108,14 +148,24 @@ def _close(tree: Structure, s: int, factor: Floats, stack: Floats, where: Longs)
     _numeric.close_front(tree, s, 0, factor, stack, where)
 
 
-def _blocks(begin: int, end: int, size: int) -> list[tuple[int, int]]:
+def _blocks(begin: int, end: int, size: int) -> Blocks:
     """Cut a range into pieces of at most ``size``."""
     return [(k, min(k + size, end)) for k in range(begin, end, size)]
 
 
 def factorize_front(
-    crew: Crew, tree: Structure, mirror: NDArray[np.integer], s: int, loaded: bool, check: bool, values: Floats,
-    lower: Floats, factor: Floats, stack: Floats, table: Longs, where: Longs,
+    crew: Crew,
+    tree: Structure,
+    mirror: NDArray[np.integer],
+    s: int,
+    loaded: bool,
+    check: bool,
+    values: Floats,
+    lower: Floats,
+    factor: Floats,
+    stack: Floats,
+    table: Longs,
+    where: Longs,
 ) -> tuple[int, bool]:
     """Factorise supernode s, in no task, on all threads; the arguments are those of `factorize_runs`."""
     suspect = _open(tree, mirror, s, loaded, check, values, lower, factor, stack)
@@ -127,13 +177,15 @@ def factorize_front(
             return int(tree.start[s]) + failed, suspect
         rows = _blocks(end, height, max(_BLOCK, -(-(height - end) // crew.n_threads)))
 
-        def solve(task: int, _worker: int, begin: int = begin, end: int = end, rows: list = rows) -> None:
+        def solve(task: int, _worker: int, begin: int = begin, end: int = end, rows: Blocks = rows) -> None:
             _solve_rows(panel, height, begin, end, *rows[task], factor, table)
 
         crew.run(len(rows), solve)
         columns = _blocks(end, width, _BLOCK)
 
-        def update(task: int, _worker: int, begin: int = begin, end: int = end, columns: list = columns) -> None:
+        def update(
+            task: int, _worker: int, begin: int = begin, end: int = end, columns: Blocks = columns
+        ) -> None:
             _update_columns(panel, height, begin, end, *columns[task], factor, table)
 
         crew.run(len(columns), update)
@@ -157,7 +209,9 @@ def _hand_on(tree: Structure, s: int, inverse: Floats, stack: Floats) -> None:
 
 
 @jit
-def _invert_diagonal(panel: int, width: int, height: int, factor: Floats, inverse: Floats, table: Longs) -> None:
+def _invert_diagonal(
+    panel: int, width: int, height: int, factor: Floats, inverse: Floats, table: Longs
+) -> None:
     """Write (L[J, J] L[J, J]ᵀ)⁻¹."""
     for k in range(width):
         column = panel + k * height
@@ -180,23 +234,37 @@ def _y_rows(
             room[k * below + i] = factor[column + i]
     corner = factor.ctypes.data + 8 * panel
     _blas.trsm(
-        _blas.workspace(table), True, False, last - first, width, corner, height, room.ctypes.data + 8 * first, below
+        _blas.workspace(table),
+        True,
+        False,
+        last - first,
+        width,
+        corner,
+        height,
+        room.ctypes.data + 8 * first,
+        below,
     )
 
 
 @jit
 def _z_rows(
-    panel: int, width: int, height: int, first: int, last: int, inverse: Floats, stack: Floats, mine: int,
-    room: Floats, table: Longs,
+    panel: int,
+    width: int,
+    height: int,
+    first: int,
+    last: int,
+    inverse: Floats,
+    stack: Floats,
+    mine: int,
+    room: Floats,
+    table: Longs,
 ) -> None:
     """Write columns ``first`` to ``last - 1`` of Z[R, J] = -Z[R, R] Y."""
     below = height - width
     y = room.ctypes.data + 8 * first * below
     target = inverse.ctypes.data + 8 * (panel + first * height + width)
     block = stack.ctypes.data + 8 * mine
-    _blas.symm(
-        _blas.workspace(table), below, last - first, -1.0, block, below, y, below, 0.0, target, height
-    )
+    _blas.symm(_blas.workspace(table), below, last - first, -1.0, block, below, y, below, 0.0, target, height)
 
 
 @jit
@@ -209,16 +277,35 @@ def _z_columns(
     rows = inverse.ctypes.data + 8 * (panel + first * height + width)
     target = inverse.ctypes.data + 8 * (panel + first * height + first)
     _blas.gemm(
-        _blas.workspace(table), True, False, width - first, last - first, below, -1.0, y, below, rows, height, 1.0,
-        target, height,
+        _blas.workspace(table),
+        True,
+        False,
+        width - first,
+        last - first,
+        below,
+        -1.0,
+        y,
+        below,
+        rows,
+        height,
+        1.0,
+        target,
+        height,
     )
 
 
 def invert_front(
-    crew: Crew, tree: Structure, s: int, factor: Floats, inverse: Floats, stack: Floats, room: Floats, table: Longs,
+    crew: Crew,
+    tree: Structure,
+    s: int,
+    factor: Floats,
+    inverse: Floats,
+    stack: Floats,
+    room: Floats,
+    table: Longs,
     where: Longs,
 ) -> None:
-    """Compute the selected inverse of supernode s, in no task, on all threads; arguments as of `invert_runs`."""
+    """Compute the selected inverse of supernode s, in no task, on all threads; see `invert_runs`."""
     width = int(tree.start[s + 1] - tree.start[s])
     height, panel, mine = int(tree.height[s]), int(tree.panel[s]), int(tree.offset[s])
     if tree.detached[s]:
@@ -237,9 +324,7 @@ def invert_front(
         columns = _blocks(0, width, max(64, -(-width // crew.n_threads)))
         crew.run(
             len(columns),
-            lambda task, _: _z_rows(
-                panel, width, height, *columns[task], inverse, stack, mine, room, table
-            ),
+            lambda task, _: _z_rows(panel, width, height, *columns[task], inverse, stack, mine, room, table),
         )
         pieces = _blocks(0, width, 128)
         crew.run(

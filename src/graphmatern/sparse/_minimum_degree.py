@@ -1,14 +1,16 @@
 """Approximate minimum degree ordering.
 
-The ordering of P. R. Amestoy, T. A. Davis and I. S. Duff, "An approximate minimum degree ordering algorithm", SIAM
-J. Matrix Anal. Appl. 17 (1996) 886–905, written from the paper.  Gaussian elimination of a symmetric matrix is
-followed on a *quotient graph*: an eliminated node (pivot) becomes an *element*, the clique of its neighbours, which
-is stored as one list.  Nodes not yet eliminated are *variables*; their lists hold elements first, then those
-variables that no element already connects them to.  The quotient graph never needs more room than the matrix.
+The ordering of P. R. Amestoy, T. A. Davis and I. S. Duff, "An approximate minimum degree ordering
+algorithm", SIAM J. Matrix Anal. Appl. 17 (1996) 886–905, written from the paper.  Gaussian elimination of a
+symmetric matrix is followed on a *quotient graph*: an eliminated node (pivot) becomes an *element*, the
+clique of its neighbours, which is stored as one list.  Nodes not yet eliminated are *variables*; their
+lists hold elements first, then those variables that no element already connects them to.  The quotient
+graph never needs more room than the matrix.
 
-What makes it fast: an element whose variables all lie in the new one is absorbed by it; variables with equal lists
-are merged into one of larger weight, found by hashing; a variable with no neighbour outside the new element is
-eliminated with it; and degrees are bounds from above that cost one pass over the lists, not exact counts.
+What makes it fast: an element whose variables all lie in the new one is absorbed by it; variables with
+equal lists are merged into one of larger weight, found by hashing; a variable with no neighbour outside the
+new element is eliminated with it; and degrees are bounds from above that cost one pass over the lists, not
+exact counts.
 """
 
 from __future__ import annotations
@@ -194,7 +196,8 @@ def _update_variable(graph: _Quotient, i: int, pivot: int, mark: int) -> bool:
             write += 1
     if degree == 0:
         return False
-    # The new element comes first.  There is room: i has lost the pivot, or an element that the pivot absorbed.
+    # The new element comes first.  There is room: i has lost the pivot, or an element that the pivot
+    # absorbed.
     lists[write] = lists[begin + n_elements]
     lists[begin + n_elements] = lists[begin]
     lists[begin] = pivot
@@ -214,10 +217,11 @@ def _equal_lists(graph: _Quotient, i: int, j: int, mark: int) -> bool:
     if graph.length[j] != graph.length[i] or graph.n_elements[j] != graph.n_elements[i]:
         return False
     begin = graph.start[j]
-    for k in range(begin + 1, begin + graph.length[j]):  # the first entry is the new element, for both
-        if graph.stamp[graph.lists[k]] != mark:
-            return False
-    return True
+    k = begin + 1  # the first entry is the new element, for both
+    end = begin + graph.length[j]
+    while k < end and graph.stamp[graph.lists[k]] == mark:
+        k += 1
+    return k == end
 
 
 @inline
@@ -276,7 +280,7 @@ def _finish_element(graph: _Quotient, pivot: int, total: int, n_left: int, small
 
 @jit
 def _quotient_graph(indptr: Longs, indices: Ints, dense: float) -> tuple[_Quotient, int, int]:
-    """Return the graph before any elimination, the end of its lists, and how many dense nodes were set aside."""
+    """Return the graph before any elimination, the end of its lists, and the number of dense nodes."""
     n = len(indptr) - 1
     nnz = indptr[n]
     graph = _Quotient(

@@ -1,16 +1,16 @@
 """Numeric Cholesky factorisation: supernodal, multifrontal.
 
-The panel of a supernode receives the entries of the matrix and those of its children's update matrices that lie in its
-columns; its columns are factorised; what they subtract from the rows below, together with the rest of the
-children's matrices, is its own update matrix.  Small fronts, of which sparse graphs have very many, are handled by
-loops; large ones by BLAS.
+The panel of a supernode receives the entries of the matrix and those of its children's update matrices that
+lie in its columns; its columns are factorised; what they subtract from the rows below, together with the
+rest of the children's matrices, is its own update matrix.  Small fronts, of which sparse graphs have very
+many, are handled by loops; large ones by BLAS.
 
 Reference: J. W. H. Liu, "The multifrontal method for sparse matrix solution", SIAM Review 34 (1992) 82–109.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from graphmatern.sparse._structure import SMALL_FRONT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from graphmatern.sparse._blas import Blas
     from graphmatern.sparse._structure import Structure
 
     Ints = NDArray[np.int32]
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PIVOT_TOLERANCE", "SYMMETRY_TOLERANCE", "factorize_runs", "load_panels"]
 
-#: A pivot smaller than this part of the diagonal entry it started from is rounding error: the matrix is singular to
-#: working precision, even if the error happens to be positive.
+#: A pivot smaller than this part of the diagonal entry it started from is rounding error: the matrix is
+#: singular to working precision, even if the error happens to be positive.
 PIVOT_TOLERANCE = 64 * float(np.finfo(np.float64).eps)
 
 #: Entries (i, j) and (j, i) may differ by this part of their size, or of the diagonal entries i and j.
@@ -39,13 +40,19 @@ SYMMETRY_TOLERANCE = 1e-10
 
 @inline
 def gather(
-    source: NDArray[np.integer], mirror: NDArray[np.integer], first: int, last: int, check: bool, values: Floats,
+    source: NDArray[np.integer],
+    mirror: NDArray[np.integer],
+    first: int,
+    last: int,
+    check: bool,
+    values: Floats,
     lower: Floats,
 ) -> bool:
     """Copy entries ``first`` to ``last - 1`` of the permuted lower triangle from the caller's values.
 
-    In a loop of its own because the caller's values lie in random order: the processor waits for many at once.
-    Returns whether some value may be at fault: it differs from its transpose, or either is not finite.
+    In a loop of its own because the caller's values lie in random order: the processor waits for many
+    at once. Returns whether some value may be at fault: it differs from its transpose, or either is not
+    finite.
     """
     if not check:
         for k in range(first, last):
@@ -97,8 +104,8 @@ def _add_to_panel(tree: Structure, s: int, c: int, update: int, factor: Floats, 
             break
         target = panel + column * height
         origin = update + k * size
-        for l in range(k, size):
-            factor[target + tree.relative[begin + l]] += stack[origin + l]
+        for i in range(k, size):
+            factor[target + tree.relative[begin + i]] += stack[origin + i]
 
 
 @inline
@@ -114,8 +121,8 @@ def _add_to_update(tree: Structure, s: int, c: int, update: int, mine: int, stac
     while k < size:
         target = mine + (tree.relative[begin + k] - width) * below - width
         origin = update + k * size
-        for l in range(k, size):
-            stack[target + tree.relative[begin + l]] += stack[origin + l]
+        for i in range(k, size):
+            stack[target + tree.relative[begin + i]] += stack[origin + i]
         k += 1
 
 
@@ -151,24 +158,39 @@ def _factor_small(tree: Structure, s: int, lower: Floats, factor: Floats) -> int
 
 @inline
 def _update_small(factor: Floats, panel: int, width: int, height: int, stack: Floats, mine: int) -> None:
-    """Write the update matrix of a small front, the negative of B Bᵀ for the rows B below its columns."""
+    """Write the update matrix of a small front, the negative of B Bᵀ for the rows B below its columns.
+
+    Four columns of B at a time, so that each entry of the result is touched seldom; where fewer are
+    left, the first stands in for those missing, with weight zero.
+    """
     below = height - width
     rows = panel + width
-    for j in range(below):
-        target = mine + j * below
-        weight = factor[rows + j]
-        for i in range(j, below):
-            stack[target + i] = -weight * factor[rows + i]
-        for k in range(1, width):
-            column = rows + k * height
-            weight = factor[column + j]
-            for i in range(j, below):
-                stack[target + i] -= weight * factor[column + i]
+    for first in range(0, width, 4):
+        a = rows + first * height
+        b = a + height if first + 1 < width else a
+        c = b + height if first + 2 < width else a
+        d = c + height if first + 3 < width else a
+        for j in range(below):
+            p = factor[a + j]
+            q = factor[b + j] if b != a else 0.0
+            r = factor[c + j] if c != a else 0.0
+            t = factor[d + j] if d != a else 0.0
+            target = mine + j * below
+            if first == 0:
+                for i in range(j, below):
+                    stack[target + i] = -(
+                        p * factor[a + i] + q * factor[b + i] + r * factor[c + i] + t * factor[d + i]
+                    )
+            else:
+                for i in range(j, below):
+                    stack[target + i] -= (
+                        p * factor[a + i] + q * factor[b + i] + r * factor[c + i] + t * factor[d + i]
+                    )
 
 
 @inline
 def _factor_large(
-    blas: Any, tree: Structure, s: int, lower: Floats, factor: Floats, stack: Floats, mine: int
+    blas: Blas, tree: Structure, s: int, lower: Floats, factor: Floats, stack: Floats, mine: int
 ) -> int:
     """Do the same as `_factor_small` and `_update_small`, with BLAS."""
     width = tree.start[s + 1] - tree.start[s]
@@ -193,7 +215,7 @@ def _factor_large(
 
 @inline
 def find_rows(tree: Structure, s: int, first: int, ancestor: int, where: Longs) -> int:
-    """Set ``where[l]`` to the position in the front of ``ancestor`` of row l of s, for all l from ``first`` on.
+    """Set ``where[i]`` to the position in the front of ``ancestor`` of row i of s, from ``first`` on.
 
     Returns the number of the first row that is not a column of the ancestor.
     """
@@ -221,7 +243,9 @@ def find_rows(tree: Structure, s: int, first: int, ancestor: int, where: Longs) 
 
 
 @inline
-def _add_to_ancestors(tree: Structure, s: int, mine: int, factor: Floats, stack: Floats, where: Longs) -> None:
+def _add_to_ancestors(
+    tree: Structure, s: int, mine: int, factor: Floats, stack: Floats, where: Longs
+) -> None:
     """Add the update matrix of a detached supernode to the panels of its ancestors."""
     size = tree.row_start[s + 1] - tree.row_start[s]
     k = 0
@@ -230,8 +254,8 @@ def _add_to_ancestors(tree: Structure, s: int, mine: int, factor: Floats, stack:
         beyond = find_rows(tree, s, k, ancestor, where)
         while k < beyond:
             target = tree.panel[ancestor] + where[k] * tree.height[ancestor]
-            for l in range(k, size):
-                factor[target + where[l]] += stack[mine + k * size + l]
+            for i in range(k, size):
+                factor[target + where[i]] += stack[mine + k * size + i]
             k += 1
 
 
@@ -242,7 +266,9 @@ def place(tree: Structure, s: int, shift: int) -> int:
 
 
 @inline
-def open_front(tree: Structure, s: int, shift: int, loaded: bool, lower: Floats, factor: Floats, stack: Floats) -> None:
+def open_front(
+    tree: Structure, s: int, shift: int, loaded: bool, lower: Floats, factor: Floats, stack: Floats
+) -> None:
     """Fill the panel of supernode s with the entries of the matrix and of its children's update matrices."""
     if not loaded:
         load_panel(tree, s, lower, factor)
@@ -266,7 +292,14 @@ def close_front(tree: Structure, s: int, shift: int, factor: Floats, stack: Floa
 
 @inline
 def _factorize_one(
-    tree: Structure, s: int, shift: int, loaded: bool, lower: Floats, factor: Floats, stack: Floats, blas: Any,
+    tree: Structure,
+    s: int,
+    shift: int,
+    loaded: bool,
+    lower: Floats,
+    factor: Floats,
+    stack: Floats,
+    blas: Blas,
     where: Longs,
 ) -> int:
     """Factorise supernode s; return the first of its columns whose pivot is not positive, or -1."""
@@ -287,8 +320,19 @@ def _factorize_one(
 
 @jit
 def factorize_runs(
-    tree: Structure, mirror: NDArray[np.integer], starts: Longs, ends: Longs, shift: int, loaded: bool, check: bool,
-    values: Floats, lower: Floats, factor: Floats, stack: Floats, table: Longs, where: Longs,
+    tree: Structure,
+    mirror: NDArray[np.integer],
+    starts: Longs,
+    ends: Longs,
+    shift: int,
+    loaded: bool,
+    check: bool,
+    values: Floats,
+    lower: Floats,
+    factor: Floats,
+    stack: Floats,
+    table: Longs,
+    where: Longs,
 ) -> tuple[int, bool]:
     """Factorise the supernodes of the given runs, in ascending order.
 

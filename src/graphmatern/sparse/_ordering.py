@@ -35,17 +35,17 @@ class Elimination(NamedTuple):
     name: str
     permutation: Ints  # (n,) node eliminated in each step; postordered
     parent: Ints  # (n,) elimination tree, in the order of elimination
-    count: Ints  # (n,) entries of each column of the factor
+    counts: Ints  # (n,) entries of each column of the factor
 
     @property
     def nnz(self) -> int:
         """Entries of the factor."""
-        return int(self.count.sum(dtype=np.int64))
+        return int(self.counts.sum(dtype=np.int64))
 
     @property
     def flops(self) -> float:
         """Operations of the factorisation: the sum of the squared column counts."""
-        count = self.count.astype(np.float64)
+        count = self.counts.astype(np.float64)
         return float(count @ count)
 
 
@@ -86,7 +86,9 @@ def _given(order: ArrayLike, n: int) -> Ints:
     right = array.shape == (n,) and (array.dtype.kind in "iu" or n == 0)
     if not right or not np.array_equal(np.sort(array), np.arange(n)):
         received = f"an array of shape {array.shape} and type {array.dtype}"
-        raise faults.raise_now("ordering", f"must be a permutation of 0 to {n - 1}", received, "Or give a name.")
+        raise faults.raise_now(
+            "ordering", f"must be a permutation of 0 to {n - 1}", received, "Or give a name."
+        )
     return array.astype(np.int32)
 
 
@@ -101,15 +103,16 @@ def check_ordering(ordering: str | ArrayLike, n: int) -> str | Ints:
 def choose(indptr: Longs, indices: Ints, ordering: str | Ints) -> Elimination:
     """Return the elimination for an ordering given by name, or as a permutation.
 
-    ``"auto"`` takes the minimum degree ordering where nested dissection would take longer to find than it could
-    save, and otherwise the one of the two with fewer operations.
+    ``"auto"`` takes the minimum degree ordering where nested dissection would take longer to find than it
+    could save, and otherwise the one of the two with fewer operations.
     """
     if not isinstance(ordering, str):
         return _eliminate("given", indptr, indices, ordering)
     if ordering == "metis":
         return _eliminate("metis", indptr, indices, _metis(indptr, indices))
     first = _eliminate("minimum_degree", indptr, indices, minimum_degree(indptr, indices, 10.0))
-    if ordering == "minimum_degree" or first.flops * _SECONDS_PER_FLOP_SAVED < len(indices) * _METIS_SECONDS:
+    saving = first.flops * _SECONDS_PER_FLOP_SAVED
+    if ordering == "minimum_degree" or saving < len(indices) * _METIS_SECONDS:
         return first
     second = _eliminate("metis", indptr, indices, _metis(indptr, indices))
     return min(first, second, key=lambda elimination: elimination.flops)

@@ -1,8 +1,8 @@
-"""Symmetric sparsity patterns in compressed columns: checks, traversal, relabelling, and the size of powers."""
+"""Symmetric sparsity patterns in compressed columns: checks, traversal, relabelling, size of powers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["breadth_first", "canonical", "power_nnz", "relabel", "transpose_positions"]
 
-#: Node numbers and, where they fit, positions in the caller's values are kept in 32 bits; all offsets into the
-#: factor in 64.  A name of its own so that a test can lower it.
+#: Node numbers and, where they fit, positions in the caller's values are kept in 32 bits; all offsets
+#: into the factor in 64.  A name of its own so that a test can lower it.
 INT32_LIMIT = 2**31 - 1
 
 
@@ -56,7 +56,10 @@ def canonical(pattern: spmatrix | sparray | Any, *, check: bool = True) -> tuple
 
     faults = FaultList("no analysis was made")
     if not sparse.issparse(pattern):
-        raise faults.raise_now("pattern", "must be a SciPy sparse matrix", type(pattern).__name__, "Convert it.")
+        raise faults.raise_now(
+            "pattern", "must be a SciPy sparse matrix", type(pattern).__name__, "Convert it."
+        )
+    pattern = cast("Any", pattern)
     if pattern.ndim != 2 or pattern.shape[0] != pattern.shape[1]:
         raise faults.raise_now("pattern", "must be square", f"shape {pattern.shape}", "Pass a square matrix.")
     n = pattern.shape[0]
@@ -74,7 +77,9 @@ def canonical(pattern: spmatrix | sparray | Any, *, check: bool = True) -> tuple
         code, i, j = _fault(indptr, indices)
         if code == 1:
             remedy = "Pass `pattern + pattern.T`."
-            faults.add("pattern", "must be symmetric", f"an entry for only one of ({i}, {j}) and ({j}, {i})", remedy)
+            faults.add(
+                "pattern", "must be symmetric", f"an entry for only one of ({i}, {j}) and ({j}, {i})", remedy
+            )
         if code == 2:
             remedy = "Add `scipy.sparse.eye(n)`, or store explicit zeros."
             faults.add("pattern", "must hold the whole diagonal", f"no entry ({i}, {i})", remedy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,23 +84,18 @@ def _read_number(path: str) -> int | None:
 
 
 def available_memory() -> int:
-    """Return the bytes of memory that this process can still take: free memory, or less within a container."""
+    """Return the bytes of memory that this process can still take; within a container, those of its limit."""
     candidates = []
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                candidates.append(int(line.split()[1]) * 1024)
-    except (OSError, ValueError, IndexError):
-        pass
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        candidates += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
     limit = _read_number("/sys/fs/cgroup/memory.max")
     used = _read_number("/sys/fs/cgroup/memory.current")
     if limit is not None and used is not None:
         candidates.append(max(limit - used, 0))
     if not candidates and hasattr(os, "sysconf"):
-        try:
+        with contextlib.suppress(OSError, ValueError):
             candidates.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-        except (OSError, ValueError):
-            pass
     return min(candidates, default=8 * 2**30)
 
 
@@ -116,8 +112,9 @@ def check_cost(cost: Cost, memory_limit: float | None, max_seconds: float | None
         memory_limit = MEMORY_SHARE * available_memory()
     if cost.memory_bytes > memory_limit:
         raise ResourceError(
-            f"the factorisation was not started: it needs {cost}, and the limit is {format_bytes(memory_limit)}. "
-            "Use a smaller or sparser graph, a smaller power, or raise `memory_limit`."
+            f"the factorisation was not started: it needs {cost}, "
+            f"and the limit is {format_bytes(memory_limit)}. Use a smaller or sparser graph, "
+            "a smaller power, or raise `memory_limit`."
         )
     if max_seconds is not None and cost.seconds > max_seconds:
         raise ResourceError(

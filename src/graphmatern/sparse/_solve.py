@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from graphmatern.sparse._structure import SMALL_FRONT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from graphmatern.sparse._blas import Blas
     from graphmatern.sparse._structure import Structure
 
     Ints = NDArray[np.int32]
@@ -128,12 +129,12 @@ def _upper_small(tree: Structure, s: int, factor: Floats, b: Floats) -> None:
             x[c] *= scale
 
 
-# A row-major block of right-hand sides (rows, n_right) is, to BLAS, a column-major matrix (n_right, rows): its
-# transpose.  So X = L⁻¹ B is computed as Xᵀ = Bᵀ L⁻ᵀ.
+# A row-major block of right-hand sides (rows, n_right) is, to BLAS, a column-major matrix (n_right,
+# rows): its transpose.  So X = L⁻¹ B is computed as Xᵀ = Bᵀ L⁻ᵀ.
 
 
 @inline
-def _lower_large(blas: Any, tree: Structure, s: int, factor: Floats, b: Floats, room: Floats) -> None:
+def _lower_large(blas: Blas, tree: Structure, s: int, factor: Floats, b: Floats, room: Floats) -> None:
     begin = tree.start[s]
     width = tree.start[s + 1] - begin
     height = tree.height[s]
@@ -152,7 +153,7 @@ def _lower_large(blas: Any, tree: Structure, s: int, factor: Floats, b: Floats, 
 
 
 @inline
-def _upper_large(blas: Any, tree: Structure, s: int, factor: Floats, b: Floats, room: Floats) -> None:
+def _upper_large(blas: Blas, tree: Structure, s: int, factor: Floats, b: Floats, room: Floats) -> None:
     begin = tree.start[s]
     width = tree.start[s + 1] - begin
     height = tree.height[s]
@@ -193,4 +194,3 @@ def upper_many(tree: Structure, factor: Floats, b: Floats, room: Floats, table: 
             _upper_small(tree, s, factor, b)
         else:
             _upper_large(blas, tree, s, factor, b, room)
-

@@ -1,20 +1,24 @@
 """Everything that the numeric kernels need to know about a pattern, and where their working memory lies.
 
-Working memory is a stack of *update matrices*: what the subtree of a supernode subtracts from the entries among the
-rows R of its front, |R| × |R|, lower triangle used.  A supernode takes those of its children and leaves its own.  The
-selected inverse runs the same film backwards: a supernode takes the block of the inverse among its rows R from the
-same place, and leaves a block for each child.  One plan therefore serves both:
+Working memory is a stack of *update matrices*: what the subtree of a supernode subtracts from the entries
+among the rows R of its front, |R| × |R|, lower triangle used.  A supernode takes those of its children and
+leaves its own.  The selected inverse runs the same film backwards: a supernode takes the block of the
+inverse among its rows R from the same place, and leaves a block for each child.  One plan therefore serves
+both:
 
-* Two stacks grow towards each other, one for even and one for odd depths of the tree, so that a supernode never
+* Two stacks grow towards each other, one for even and one for odd depths of the tree, so that a supernode
+never
   writes where its children's matrices lie, and nothing is moved.
-* Waiting matrices are bounded by a part of the size of the factor.  A supernode whose matrix would exceed it is
-  *detached*: its matrix is added at once to the panels of its ancestors (and, in the selected inverse, read back
-  from them) by searching for the rows, and does not wait on the stack.  Since R is a clique of the filled graph, one
-  matrix is never larger than twice the factor.  So the working memory is a small multiple of the factor for every
-  shape of tree: paths, stars, combs, or the trees of bad orderings.
-* With several threads, *tasks* are runs of complete subtrees, each of which runs in the stack of the thread that takes
-  it; the matrices of their roots wait in a place of their own.  The remaining supernodes, the *top* of the tree,
-  follow one after the other.  Where tasks would need too much memory there are none.
+* Waiting matrices are bounded by a part of the size of the factor.  A supernode whose matrix would exceed
+it is
+  *detached*: its matrix is added at once to the panels of its ancestors (and, in the selected inverse,
+  read back from them) by searching for the rows, and does not wait on the stack.  Since R is a clique of
+  the filled graph, one matrix is never larger than twice the factor.  So the working memory is a small
+  multiple of the factor for every shape of tree: paths, stars, combs, or the trees of bad orderings.
+* With several threads, *tasks* are runs of complete subtrees, each of which runs in the stack of the thread
+that takes
+  it; the matrices of their roots wait in a place of their own.  The remaining supernodes, the *top* of
+  the tree, follow one after the other.  Where tasks would need too much memory there are none.
 """
 
 from __future__ import annotations
@@ -38,7 +42,8 @@ __all__ = ["Plan", "Step", "Structure", "make_plan", "work_of_supernodes"]
 #: Fronts of at most this many rows are handled by loops, larger ones by BLAS.
 SMALL_FRONT = 28
 
-#: Waiting update matrices may take this part of the entries of the panels (and a few more, for tiny matrices).
+#: Waiting update matrices may take this part of the entries of the panels (and a few more, for tiny
+#: matrices).
 WAITING_SHARE = 0.5
 _WAITING_MINIMUM = 4096
 
@@ -61,7 +66,9 @@ class Structure(NamedTuple):
     child: Ints  # children of each supernode
     panel: Longs  # (size + 1,) offset of each panel, columns of `height` entries, in the factor
     entry_start: Longs  # (n + 1,) into source and entry_row
-    source: NDArray[np.integer]  # position in the caller's values of each entry of the permuted lower triangle
+    source: NDArray[
+        np.integer
+    ]  # position in the caller's values of each entry of the permuted lower triangle
     entry_row: Ints  # its position in the front
     offset: Longs  # (size,) place of each update matrix in the working memory
     in_task: Flags  # (size,) the place is relative to the stack of the thread
@@ -69,7 +76,7 @@ class Structure(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Part of the top of the tree: runs of supernodes, or one large front on which all threads work together."""
+    """Part of the top of the tree: runs of supernodes, or one large front shared by all threads."""
 
     starts: Longs
     ends: Longs
@@ -104,13 +111,21 @@ def work_of_supernodes(start: Longs, height: Ints) -> Floats:
 
 @inline
 def _stack_run(
-    first: int, last: int, structure: tuple[Longs, Ints, Longs, Ints], even: Flags, root: Flags, in_task: Flags,
-    budget: float, offset: Longs, detached: Flags, tops: Longs,
+    first: int,
+    last: int,
+    structure: tuple[Longs, Ints, Longs, Ints],
+    even: Flags,
+    root: Flags,
+    budget: float,
+    offset: Longs,
+    detached: Flags,
+    tops: Longs,
 ) -> int:
-    """Place the update matrices of supernodes ``first`` to ``last - 1``; return the largest extent of both stacks.
+    """Place the update matrices of supernodes ``first`` to ``last - 1``; return the extent needed.
 
-    The odd stack grows downwards from the end; its offsets are written as negative numbers, to be shifted by the
-    caller.  ``tops`` (2,) holds the present extent of the stacks.  Matrices of roots of tasks lie elsewhere.
+    The odd stack grows downwards from the end; its offsets are written as negative numbers, to be
+    shifted by the caller.  ``tops`` (2,) holds the present extent of the stacks.  Matrices of roots of
+    tasks lie elsewhere.
     """
     start, height, child_start, child = structure
     peak = 0
@@ -138,8 +153,8 @@ def _stack_run(
 def _choose_tasks(tree: Ints, work: Floats, n_threads: int) -> tuple[Longs, Longs]:
     """Return the runs of supernodes, as starts and ends in ascending order, that threads may work on at once.
 
-    A run consists of complete subtrees, each of them a small part of all the work, and is itself neither too large
-    nor too small.
+    A run consists of complete subtrees, each of them a small part of all the work, and is itself
+    neither too large nor too small.
     """
     size = len(tree)
     below = work.copy()
@@ -176,12 +191,31 @@ def _choose_tasks(tree: Ints, work: Floats, n_threads: int) -> tuple[Longs, Long
     return starts[:count].copy(), ends[:count].copy()
 
 
+@inline
+def _place_roots(start: Longs, height: Ints, tree: Ints, in_task: Flags, root: Flags, offset: Longs) -> int:
+    """Find the roots of tasks and place their update matrices one after the other; return their extent."""
+    extent = 0
+    for s in range(len(tree)):
+        if in_task[s] and tree[s] != -1 and not in_task[tree[s]]:
+            root[s] = True
+            below = height[s] - (start[s + 1] - start[s])
+            offset[s] = extent
+            extent += np.int64(below) * below
+    return extent
+
+
 @jit
 def _place(
-    start: Longs, height: Ints, tree: Ints, child_start: Longs, child: Ints, task_start: Longs, task_end: Longs,
+    start: Longs,
+    height: Ints,
+    tree: Ints,
+    child_start: Longs,
+    child: Ints,
+    task_start: Longs,
+    task_end: Longs,
     budget: float,
 ) -> tuple[Longs, Flags, Flags, Longs]:
-    """Return ``offset``, ``in_task``, ``detached`` and (waiting, top_stack, task_stack, detached inside a task)."""
+    """Return ``offset``, ``in_task``, ``detached``, (waiting, top_stack, task_stack, detached in tasks)."""
     size = len(height)
     even = np.empty(size, np.bool_)
     root = np.zeros(size, np.bool_)
@@ -194,27 +228,18 @@ def _place(
         even[s] = True if tree[s] == -1 else not even[tree[s]]
     for t in range(len(task_start)):
         in_task[task_start[t] : task_end[t]] = True
-    for s in range(size):
-        if in_task[s] and tree[s] != -1 and not in_task[tree[s]]:
-            root[s] = True
-            below = height[s] - (start[s + 1] - start[s])
-            offset[s] = sizes[0]
-            sizes[0] += np.int64(below) * below
+    sizes[0] = _place_roots(start, height, tree, in_task, root, offset)
     tops = np.zeros(2, np.int64)
     for t in range(len(task_start)):
         tops[:] = 0
-        peak = _stack_run(
-            task_start[t], task_end[t], structure, even, root, in_task, budget, offset, detached, tops
-        )
+        peak = _stack_run(task_start[t], task_end[t], structure, even, root, budget, offset, detached, tops)
         sizes[2] = max(sizes[2], peak)
-    for s in range(size):
-        if in_task[s] and detached[s]:
-            sizes[3] += 1
+    sizes[3] = detached.sum()  # so far, those in tasks
     tops[:] = 0
     first = 0
     for t in range(len(task_start) + 1):
         last = task_start[t] if t < len(task_start) else size
-        peak = _stack_run(first, last, structure, even, root, in_task, budget, offset, detached, tops)
+        peak = _stack_run(first, last, structure, even, root, budget, offset, detached, tops)
         sizes[1] = max(sizes[1], peak)
         if t < len(task_start):
             first = task_end[t]
@@ -273,6 +298,13 @@ def make_plan(
     load = np.array([-work[a:b].sum() for a, b in zip(task_start, task_end, strict=True)])
     largest_first = np.argsort(load, kind="stable")
     return Plan(
-        offset, in_task, detached, task_start[largest_first], task_end[largest_first],
-        _steps(taken, work, n_threads), int(sizes[0]), int(sizes[1]), int(sizes[2]),
+        offset,
+        in_task,
+        detached,
+        task_start[largest_first],
+        task_end[largest_first],
+        _steps(taken, work, n_threads),
+        int(sizes[0]),
+        int(sizes[1]),
+        int(sizes[2]),
     )

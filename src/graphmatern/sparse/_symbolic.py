@@ -1,16 +1,17 @@
 """Symbolic Cholesky factorisation: where the factor has entries, found without any arithmetic on values.
 
-Column j of the factor L belongs to a *supernode*: consecutive columns with (nearly) the same rows, stored as one dense
-panel.  The *front* of a supernode is the list of its columns followed by the rows below them.  The elimination tree
-says which supernode needs which: the parent of a supernode holds its first row below the columns.
+Column j of the factor L belongs to a *supernode*: consecutive columns with (nearly) the same rows, stored
+as one dense panel.  The *front* of a supernode is the list of its columns followed by the rows below them.
+The elimination tree says which supernode needs which: the parent of a supernode holds its first row below
+the columns.
 
 References
 ----------
-J. W. H. Liu, "The role of elimination trees in sparse factorization", SIAM J. Matrix Anal. Appl. 11 (1990) 134–172.
-J. R. Gilbert, E. G. Ng, B. W. Peyton, "An efficient algorithm to compute row and column counts for sparse Cholesky
-factorization", SIAM J. Matrix Anal. Appl. 15 (1994) 1075–1091.
-C. Ashcraft, R. Grimes, "The influence of relaxed supernode partitions on the multifrontal method", ACM Trans. Math.
-Softw. 15 (1989) 291–309.
+J. W. H. Liu, "The role of elimination trees in sparse factorization", SIAM J. Matrix Anal. Appl. 11 (1990)
+134–172. J. R. Gilbert, E. G. Ng, B. W. Peyton, "An efficient algorithm to compute row and column counts for
+sparse Cholesky factorization", SIAM J. Matrix Anal. Appl. 15 (1994) 1075–1091. C. Ashcraft, R. Grimes, "The
+influence of relaxed supernode partitions on the multifrontal method", ACM Trans. Math. Softw. 15 (1989)
+291–309.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ __all__ = [
 
 @jit
 def elimination_tree(indptr: Longs, indices: Ints) -> Ints:
-    """Return the parent (n,) of each column, -1 for roots: the first row below the diagonal of that column of L."""
+    """Return the parent (n,) of each column, its first row below the diagonal of L; -1 for roots."""
     n = len(indptr) - 1
     parent = np.full(n, -1, np.int32)
     ancestor = np.full(n, -1, np.int32)  # shortcuts towards the root
@@ -105,8 +106,9 @@ def postorder(parent: Ints, first_child: Ints) -> Ints:
 def column_counts(indptr: Longs, indices: Ints, parent: Ints) -> Ints:
     """Return the number of entries (n,) in each column of L, diagonal included, for a postordered tree.
 
-    Column j of L is the union of rows that reach j from below.  Each row is a subtree; counting its leaves, and
-    subtracting what two neighbouring leaves share, gives all counts in almost linear time (Gilbert, Ng, Peyton).
+    Column j of L is the union of rows that reach j from below.  Each row is a subtree; counting its
+    leaves, and subtracting what two neighbouring leaves share, gives all counts in almost linear time
+    (Gilbert, Ng, Peyton).
     """
     n = len(parent)
     count = np.zeros(n, np.int32)
@@ -171,7 +173,7 @@ def _worth_merging(n_columns: int, entries: float, zeros: float, new_zeros: int)
 
 @jit
 def _fundamental(parent: Ints, count: Ints) -> tuple[Ints, Ints]:
-    """Return the supernode (n,) of each column, and the first column of each; columns have exactly equal rows."""
+    """Group columns of exactly equal rows; return the supernode (n,) of each column, and their starts."""
     n = len(parent)
     n_children = np.zeros(n, np.int32)
     for j in range(n):
@@ -193,8 +195,8 @@ def _fundamental(parent: Ints, count: Ints) -> tuple[Ints, Ints]:
 def _amalgamate(parent: Ints, width: Ints, height: Ints) -> Ints:
     """Merge children into their parents where that costs few zeros; update ``width`` and ``height``.
 
-    Small fronts are dominated by the handling of indices, so that a few operations on zeros are a good bargain.
-    Returns the supernode (size,) into which each was merged, itself for those that remain.
+    Small fronts are dominated by the handling of indices, so that a few operations on zeros are a good
+    bargain. Returns the supernode (size,) into which each was merged, itself for those that remain.
     """
     size = len(parent)
     into = np.arange(size).astype(np.int32)
@@ -275,7 +277,7 @@ def supernodes(parent: Ints, count: Ints) -> tuple[Ints, Longs, Ints, Ints, Ints
 def _renumber(
     fundamental: Ints, tree: Ints, width: Ints, height: Ints, into: Ints
 ) -> tuple[Ints, Longs, Ints, Ints, Ints]:
-    """Number the supernodes that remain in postorder, and the columns along with them."""
+    """Give numbers in postorder to the supernodes that remain, and the columns along with them."""
     n = len(fundamental)
     label = np.full(len(tree), -1, np.int32)
     size = 0
@@ -324,8 +326,8 @@ def row_lists(
 ) -> tuple[Longs, Ints]:
     """Return the rows below the columns of each supernode, sorted: ``row_start`` (size + 1,) and ``rows``.
 
-    Row i of L reaches the supernodes on the paths of the tree that lead from the entries of row i of the matrix up
-    to i itself.  Taking the rows in turn fills all lists in sorted order.
+    Row i of L reaches the supernodes on the paths of the tree that lead from the entries of row i of
+    the matrix up to i itself.  Taking the rows in turn fills all lists in sorted order.
     """
     n = len(permutation)
     size = len(height)
@@ -355,7 +357,9 @@ def row_lists(
 
 
 @jit
-def relative_rows(start: Longs, tree: Ints, row_start: Longs, rows: Ints, child_start: Longs, child: Ints) -> Ints:
+def relative_rows(
+    start: Longs, tree: Ints, row_start: Longs, rows: Ints, child_start: Longs, child: Ints
+) -> Ints:
     """Return, for each entry of ``rows``, its position in the front of the parent supernode."""
     relative = np.empty(len(rows), np.int32)
     position = np.empty(start[-1], np.int32)
@@ -396,16 +400,23 @@ def children_lists(tree: Ints) -> tuple[Longs, Ints]:
 
 @jit
 def entry_positions(
-    indptr: Longs, indices: Ints, origin: Longs, permutation: Ints, start: Longs, row_start: Longs, rows: Ints,
+    indptr: Longs,
+    indices: Ints,
+    origin: Longs,
+    permutation: Ints,
+    start: Longs,
+    row_start: Longs,
+    rows: Ints,
     source: NDArray[np.integer],
 ) -> tuple[Longs, Ints]:
     """Find where the entries of the matrix go in the panels.
 
     ``origin`` (n,) says where the values of each column of the pattern begin in the caller's array.
 
-    Returns ``entry_start`` (n + 1,) and ``entry_row``: the entries ``entry_start[j]`` up to ``entry_start[j + 1]`` of
-    column j of the permuted lower triangle have the values at ``source`` (filled here) of the caller's array, and
-    lie at the positions ``entry_row`` of their front.  The diagonal is the first entry of its column.
+    Returns ``entry_start`` (n + 1,) and ``entry_row``: the entries ``entry_start[j]`` up to
+    ``entry_start[j + 1]`` of column j of the permuted lower triangle have the values at ``source``
+    (filled here) of the caller's array, and lie at the positions ``entry_row`` of their front.  The
+    diagonal is the first entry of its column.
     """
     n = len(permutation)
     label = np.empty(n, np.int32)

@@ -20,8 +20,8 @@ __all__ = ["Crew"]
 class Crew:
     """Threads that share tasks; the calling thread is the first of them.
 
-    Threads start when they are first needed and end with the ``with`` block.  They help only while Python's global
-    lock is released, as it is in compiled code.
+    Threads start when they are first needed and end with the ``with`` block.  They help only while
+    Python's global lock is released, as it is in compiled code.
 
     Examples
     --------
@@ -96,5 +96,3 @@ def _guard(work: Work, counter: Iterator[int], n_tasks: int, worker: int) -> Bas
     except BaseException as error:  # noqa: BLE001 - raised again by the calling thread
         return error
     return None
-
-

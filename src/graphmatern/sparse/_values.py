@@ -25,7 +25,7 @@ _CHUNK = 4096
 
 @jit
 def first_fault(tree: Structure, mirror: NDArray[np.integer], values: Floats) -> tuple[int, int]:
-    """Return (code, position) of the first value at fault: 0 none, 1 not finite, 2 not equal to its transpose."""
+    """Return (code, position) of the first value at fault: 0 none, 1 not finite, 2 not symmetric."""
     for j in range(len(tree.entry_start) - 1):
         if not np.isfinite(values[tree.source[tree.entry_start[j]]]):
             return 1, tree.source[tree.entry_start[j]]
@@ -71,15 +71,16 @@ def trace(tree: Structure, panels: Floats, values: Floats) -> float:
     for s in range(len(tree.height)):
         column = tree.panel[s]
         for j in range(tree.start[s], tree.start[s + 1]):
-            diagonal += panels[column + tree.entry_row[tree.entry_start[j]]] * values[
-                tree.source[tree.entry_start[j]]
-            ]
+            diagonal += (
+                panels[column + tree.entry_row[tree.entry_start[j]]]
+                * values[tree.source[tree.entry_start[j]]]
+            )
             for k in range(tree.entry_start[j] + 1, tree.entry_start[j + 1]):
                 if k >= last:
                     first = k
                     last = min(k + _CHUNK, len(tree.source))
-                    for l in range(first, last):
-                        buffer[l - first] = values[tree.source[l]]
+                    for i in range(first, last):
+                        buffer[i - first] = values[tree.source[i]]
                 rest += panels[column + tree.entry_row[k]] * buffer[k - first]
             column += tree.height[s]
     return diagonal + 2.0 * rest
@@ -87,7 +88,7 @@ def trace(tree: Structure, panels: Floats, values: Floats) -> float:
 
 @jit
 def lower_triangle(tree: Structure, permutation: Ints, panels: Floats) -> tuple[Ints, Ints, Floats]:
-    """Return all entries of a lower triangle stored in panels as rows, columns (caller's order) and values."""
+    """Return a lower triangle stored in panels as rows, columns (caller's order) and values."""
     total = 0
     for s in range(len(tree.height)):
         width = tree.start[s + 1] - tree.start[s]
