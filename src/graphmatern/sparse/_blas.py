@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -228,7 +229,17 @@ class _Pin:
         from threadpoolctl import ThreadpoolController
 
         libraries = [lib for lib in ThreadpoolController().lib_controllers if lib.user_api == "blas"]
-        return [lib for lib in libraries if "scipy" in lib.filepath.lower()] or libraries
+        # Wheels keep it in the folder scipy.libs or scipy/.dylibs.
+        return [lib for lib in libraries if "scipy" in str(Path(lib.filepath).parent)] or libraries
+
+    @staticmethod
+    def _set(library: Any, threads: int) -> None:
+        """Set the number of threads of a library.
+
+        From version 3.7 on, threadpoolctl ignores all Python threads but the first that sets a number, so that
+        they do not fight; here the counter sees to that.
+        """
+        getattr(library, "_real_set_num_threads", library.set_num_threads)(threads)
 
     def enter(self) -> None:
         with self._lock:
@@ -240,7 +251,7 @@ class _Pin:
                 self._before = [lib.get_num_threads() or 1 for lib in self._libraries]
                 for library, threads in zip(self._libraries, self._before, strict=True):
                     if threads != 1:
-                        library.set_num_threads(1)
+                        self._set(library, 1)
 
     def leave(self) -> None:
         with self._lock:
@@ -248,7 +259,7 @@ class _Pin:
             if self._users == 0:
                 for library, threads in zip(self._libraries or [], self._before, strict=True):
                     if threads != 1:
-                        library.set_num_threads(threads)
+                        self._set(library, threads)
 
 
 _PIN = _Pin()

@@ -29,6 +29,15 @@ __all__ = ["Factor", "SelectedInverse"]
 _COLUMNS_AT_ONCE = 64  # right-hand sides solved for together
 
 
+def _aligned(size: int) -> Floats:
+    """Return an array (size,) that begins at a multiple of 64 bytes.
+
+    The last digit of what vector instructions compute can depend on where a vector begins.
+    """
+    raw = np.empty(size + 8)
+    return raw[(-raw.ctypes.data % 64) // 8 :][:size]
+
+
 class _Workspace:
     """Working memory of one factor."""
 
@@ -36,8 +45,8 @@ class _Workspace:
         plan = analysis._plan
         n_threads = analysis.n_threads
         self.shifts = [plan.waiting + plan.top_stack + t * plan.task_stack for t in range(n_threads)]
-        self.stack = np.empty(self.shifts[-1] + plan.task_stack + 1)
-        self.rooms = [np.empty(analysis._room) for _ in range(n_threads)]
+        self.stack = _aligned(self.shifts[-1] + plan.task_stack + 1)
+        self.rooms = [_aligned(analysis._room) for _ in range(n_threads)]
         self.where = [np.empty(analysis._max_below + 1, np.int64) for _ in range(n_threads)]
         self.tasks = [
             (np.array([a]), np.array([b])) for a, b in zip(plan.task_start, plan.task_end, strict=True)
@@ -59,7 +68,7 @@ class Factor:
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
-        self._panels = np.empty(analysis.n_entries)
+        self._panels = _aligned(analysis.n_entries)
         self._work = _Workspace(analysis)
         self._lock = threading.RLock()
         self._ready = False
@@ -291,7 +300,7 @@ class SelectedInverse:
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
-        self._panels = np.empty(analysis.n_entries)
+        self._panels = _aligned(analysis.n_entries)
 
     def diagonal(self, out: Floats | None = None) -> Floats:
         """Return the diagonal (n,) of A⁻¹."""

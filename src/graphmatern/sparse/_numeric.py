@@ -32,7 +32,7 @@ __all__ = ["PIVOT_TOLERANCE", "SYMMETRY_TOLERANCE", "factorize_runs", "load_pane
 
 #: A pivot smaller than this part of the diagonal entry it started from is rounding error: the matrix is
 #: singular to working precision, even if the error happens to be positive.
-PIVOT_TOLERANCE = 64 * float(np.finfo(np.float64).eps)
+PIVOT_TOLERANCE = 1e-13
 
 #: Entries (i, j) and (j, i) may differ by this part of their size, or of the diagonal entries i and j.
 SYMMETRY_TOLERANCE = 1e-10
@@ -63,7 +63,8 @@ def gather(
         value = values[source[k]]
         other = values[mirror[k]]
         lower[k] = value
-        suspects += not abs(value - other) <= SYMMETRY_TOLERANCE * (abs(value) + abs(other))
+        size = abs(value) + abs(other)
+        suspects += not (abs(value - other) <= SYMMETRY_TOLERANCE * size < np.inf)
     return suspects > 0
 
 

@@ -243,6 +243,7 @@ def _place(
         sizes[1] = max(sizes[1], peak)
         if t < len(task_start):
             first = task_end[t]
+    sizes[:3] = (sizes[:3] + 7) // 8 * 8  # stacks begin at multiples of 64 bytes
     for s in range(size):
         if root[s]:
             in_task[s] = False  # its place does not depend on the thread
