@@ -53,7 +53,7 @@ def grid(n: int) -> sp.csr_array:
 
 def nearest_neighbours(n: int, seed: int = 0) -> sp.csr_array:
     points = np.random.default_rng(seed).random((n, 3))
-    _, near = cKDTree(points).query(points, 7)
+    near = np.asarray(cKDTree(points).query(points, 7)[1])
     return _largest_component(_adjacency(np.repeat(np.arange(n), 6), near[:, 1:].ravel(), n))
 
 

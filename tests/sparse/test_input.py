@@ -110,7 +110,7 @@ def test_a_failed_update_can_be_recovered_from(n_threads: int) -> None:
 
 def test_patterns_at_fault() -> None:
     with pytest.raises(InputError, match="sparse"):
-        analyze(np.eye(3))
+        analyze(np.eye(3))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="square"):
         analyze(sp.csc_array((2, 3)))
     one_way = sp.csc_array(np.array([[1.0, 1.0], [0.0, 1.0]]))

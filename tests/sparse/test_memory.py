@@ -55,10 +55,9 @@ def test_bad_orderings(nu: int) -> None:
 def test_binary_tree_below_a_clique() -> None:
     """Every subtree leaves an update matrix as large as the clique: without a bound, they would all wait."""
     r, n = 120, 1023
-    tree = SHAPES["binary_tree"](n)
-    pattern = sp.block_array(
-        [[tree + sp.eye_array(n), np.ones((n, r))], [np.ones((r, n)), np.ones((r, r))]]
-    ).tocsc()
+    clique = np.ones((n + r, n + r))
+    clique[:n, :n] = SHAPES["binary_tree"](n).toarray() + np.eye(n)
+    pattern = sp.csc_array(clique)
     pattern.data[:] = 0.1
     pattern.setdiag(200.0)
     order = np.concatenate([np.arange(n)[::-1], np.arange(n, n + r)])

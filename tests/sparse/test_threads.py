@@ -88,7 +88,7 @@ def test_crew_raises_errors_of_helpers_and_does_all_tasks() -> None:
 
 @pytest.mark.parametrize("in_main_thread", [True, False])
 def test_blas_threads_are_held_and_restored(in_main_thread: bool) -> None:
-    """Also from another thread than the one that first set a number, to which threadpoolctl would not listen."""
+    """Also from another thread than the first that set a number; threadpoolctl would not listen to it."""
     if in_main_thread:
         hold_and_restore()
     else:

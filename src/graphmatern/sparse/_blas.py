@@ -236,8 +236,8 @@ class _Pin:
     def _set(library: Any, threads: int) -> None:
         """Set the number of threads of a library.
 
-        From version 3.7 on, threadpoolctl ignores all Python threads but the first that sets a number, so that
-        they do not fight; here the counter sees to that.
+        Recent versions of threadpoolctl ignore all Python threads but the first that sets a number, so
+        that they do not fight; here the counter sees to that.
         """
         getattr(library, "_real_set_num_threads", library.set_num_threads)(threads)
 

@@ -376,6 +376,7 @@ def _not_positive_definite(column: int, n: int) -> NotPositiveDefiniteError:
     return NotPositiveDefiniteError(
         f"the matrix ({n} rows) is not positive definite: elimination broke down at row and column {column}. "
         "Likely causes: (a) a Laplacian without a positive term on its diagonal is singular; (b) a "
-        "lengthscale so large that this term vanishes in rounding; (c) negative weights, sites or noise variances.",
+        "lengthscale so large that this term vanishes in rounding; (c) negative weights, sites or noise "
+        "variances.",
         column,
     )
