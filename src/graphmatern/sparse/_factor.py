@@ -232,13 +232,13 @@ class Factor:
 
     def _solve_in_place(self, x: Floats, *, lower: bool, upper: bool, one: bool) -> None:
         structure, table = self.analysis._structure, addresses()
+        room = np.empty(self.analysis._max_below * (1 if one else x.shape[1]) + 1)
         if one:
             if lower:
-                _solve.lower_one(structure, self._panels, x)
+                _solve.lower_one(structure, self._panels, x, room)
             if upper:
-                _solve.upper_one(structure, self._panels, x)
+                _solve.upper_one(structure, self._panels, x, room)
             return
-        room = np.empty(self.analysis._max_below * x.shape[1] + 1)
         if lower:
             _solve.lower_many(structure, self._panels, x, room, table)
         if upper:

@@ -50,38 +50,53 @@ def diagonal(tree: Structure, panels: Floats, permutation: Ints, out: Floats) ->
 
 
 @jit
-def lower_one(tree: Structure, factor: Floats, b: Floats) -> None:
-    """Overwrite b (n,), in the order of the factor, by L⁻¹ b."""
+def lower_one(tree: Structure, factor: Floats, b: Floats, room: Floats) -> None:
+    """Overwrite b (n,), in the order of the factor, by L⁻¹ b.
+
+    ``room`` is as long as the longest list of rows.
+    """
     for s in range(len(tree.height)):
         begin = tree.start[s]
         width = tree.start[s + 1] - begin
         height = tree.height[s]
-        row = tree.row_start[s] - width
+        below = height - width
+        row = tree.row_start[s]
+        # What is subtracted from the rows below is collected first: they lie far apart in b.
         for k in range(width):
             column = tree.panel[s] + k * height
             x = b[begin + k] / factor[column + k]
             b[begin + k] = x
             for i in range(k + 1, width):
                 b[begin + i] -= factor[column + i] * x
-            for i in range(width, height):
-                b[tree.rows[row + i]] -= factor[column + i] * x
+            column += width
+            if k == 0:
+                for i in range(below):
+                    room[i] = factor[column + i] * x
+            else:
+                for i in range(below):
+                    room[i] += factor[column + i] * x
+        for i in range(below):
+            b[tree.rows[row + i]] -= room[i]
 
 
 @jit
-def upper_one(tree: Structure, factor: Floats, b: Floats) -> None:
+def upper_one(tree: Structure, factor: Floats, b: Floats, room: Floats) -> None:
     """Overwrite b (n,), in the order of the factor, by L⁻ᵀ b."""
     for s in range(len(tree.height) - 1, -1, -1):
         begin = tree.start[s]
         width = tree.start[s + 1] - begin
         height = tree.height[s]
-        row = tree.row_start[s] - width
+        below = height - width
+        row = tree.row_start[s]
+        for i in range(below):
+            room[i] = b[tree.rows[row + i]]
         for k in range(width - 1, -1, -1):
             column = tree.panel[s] + k * height
             x = b[begin + k]
             for i in range(k + 1, width):
                 x -= factor[column + i] * b[begin + i]
-            for i in range(width, height):
-                x -= factor[column + i] * b[tree.rows[row + i]]
+            for i in range(below):
+                x -= factor[column + width + i] * room[i]
             b[begin + k] = x / factor[column + k]
 
 
