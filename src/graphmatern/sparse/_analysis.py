@@ -65,13 +65,12 @@ class Analysis:
 
     Notes
     -----
-    *Writing values directly.*  All ``values`` are aligned with ``pattern``: the value of entry ``(i,
-    j)`` lies at that position ``p`` between ``pattern.indptr[j]`` and ``pattern.indptr[j + 1]`` where
-    ``pattern.indices[p] == i``. `diagonal_positions` (n,) are the positions of the diagonal, so that
-    ``values[diagonal_positions] += d`` adds a diagonal matrix; `lower_positions` and `mirror_positions`
-    (m,) are the positions of the entries (i, j) of the lower triangle of P A Pᵀ and of their
-    transposes.  Only values at `lower_positions` are read by the numeric kernels; the others serve to
-    check symmetry.
+    *Writing values directly.*  All ``values`` are aligned with ``pattern``: the value of entry (i, j) lies at
+    that position ``p`` between ``pattern.indptr[j]`` and ``pattern.indptr[j + 1]`` where
+    ``pattern.indices[p] == i``.  `diagonal_positions` (n,) are the positions of the diagonal, so that
+    ``values[diagonal_positions] += d`` adds a diagonal matrix; `lower_positions` and `mirror_positions` (m,)
+    are the positions of the entries (i, j) of the lower triangle of P A Pᵀ and of their transposes.  Only
+    values at `lower_positions` are read by the numeric kernels; the others serve to check symmetry.
     """
 
     def __init__(

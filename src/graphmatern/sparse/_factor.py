@@ -183,8 +183,9 @@ class Factor:
         >>> analyze(A).factorize(A.data).logdet()
         0.0
         """
-        self._require()
-        return float(_solve.log_determinant(self.analysis._structure, self._panels))
+        with self._lock:
+            self._require()
+            return float(_solve.log_determinant(self.analysis._structure, self._panels))
 
     def solve(self, b: ArrayLike) -> Floats:
         """Return A⁻¹ b, for b of shape (n,) or (n, k)."""
@@ -202,7 +203,6 @@ class Factor:
         return self._solve(b, lower=False, upper=True)
 
     def _solve(self, b: ArrayLike, *, lower: bool, upper: bool) -> Floats:
-        self._require()
         right = _right_hand_side(b, self.analysis.n)
         permutation = self.analysis.permutation
         result = np.empty(right.shape)
@@ -218,7 +218,9 @@ class Factor:
                 result[columns] = x
 
         if right.ndim == 1:
-            solve_block((slice(None),), True)
+            with self._lock:
+                self._require()
+                solve_block((slice(None),), True)
             return result
         blocks = range(0, right.shape[1], _COLUMNS_AT_ONCE)
 
@@ -226,7 +228,8 @@ class Factor:
             begin = blocks[task]
             solve_block((slice(None), slice(begin, begin + _COLUMNS_AT_ONCE)), False)
 
-        with single_threaded_blas(), Crew(self.analysis.n_threads) as crew:
+        with self._lock, single_threaded_blas(), Crew(self.analysis.n_threads) as crew:
+            self._require()
             crew.run(len(blocks), run)
         return result
 
@@ -256,7 +259,6 @@ class Factor:
         -------
         SelectedInverse
         """
-        self._require()
         if out is None:
             out = SelectedInverse(self.analysis)
         elif out.analysis is not self.analysis:
@@ -275,6 +277,7 @@ class Factor:
             run(*work.tasks[task], work.shifts[worker], worker)
 
         with self._lock, single_threaded_blas(), Crew(self.analysis.n_threads) as crew:
+            self._require()
             for starts, ends, front in reversed(self.analysis._plan.steps):
                 if front < 0:
                     run(starts, ends, 0, 0)

@@ -17,7 +17,7 @@ MEMORY_SHARE = 0.8
 # Seconds of one factorisation on one thread, fitted to roads, grids and nearest-neighbour graphs.
 _SECONDS_PER_FLOP = 1 / 30e9
 _SECONDS_PER_ENTRY = 6e-9
-_SECONDS_PER_COLUMN = 5e-8
+_SECONDS_PER_COLUMN = 1e-7
 # A thread more helps less than in proportion: the top of the tree is not shared evenly.
 _PARALLEL_SHARE = 0.8
 

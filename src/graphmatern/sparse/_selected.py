@@ -10,10 +10,11 @@ where the factorisation had their update matrices.
 
 References
 ----------
-K. Takahashi, J. Fagan, M.-S. Chin, "Formation of a sparse bus impedance matrix and its application to short
-circuit study", PICA Conference (1973) 63–69. A. M. Erisman, W. F. Tinney, "On computing certain elements of
-the inverse of a sparse matrix", Comm. ACM 18 (1975) 177–179. L. Lin, C. Yang, J. C. Meza, J. Lu, L. Ying,
-W. E, "SelInv", ACM Trans. Math. Softw. 37 (2011) 40.
+* K. Takahashi, J. Fagan, M.-S. Chin, "Formation of a sparse bus impedance matrix and its application to short
+  circuit study", PICA Conference (1973) 63–69.
+* A. M. Erisman, W. F. Tinney, "On computing certain elements of the inverse of a sparse matrix", Comm. ACM 18
+  (1975) 177–179.
+* L. Lin, C. Yang, J. C. Meza, J. Lu, L. Ying, W. E, "SelInv", ACM Trans. Math. Softw. 37 (2011) 40.
 """
 
 from __future__ import annotations

@@ -7,18 +7,15 @@ inverse among its rows R from the same place, and leaves a block for each child.
 both:
 
 * Two stacks grow towards each other, one for even and one for odd depths of the tree, so that a supernode
-never
-  writes where its children's matrices lie, and nothing is moved.
-* Waiting matrices are bounded by a part of the size of the factor.  A supernode whose matrix would exceed
-it is
-  *detached*: its matrix is added at once to the panels of its ancestors (and, in the selected inverse,
-  read back from them) by searching for the rows, and does not wait on the stack.  Since R is a clique of
-  the filled graph, one matrix is never larger than twice the factor.  So the working memory is a small
-  multiple of the factor for every shape of tree: paths, stars, combs, or the trees of bad orderings.
+  never writes where its children's matrices lie, and nothing is moved.
+* Waiting matrices are bounded by a part of the size of the factor.  A supernode whose matrix would exceed it
+  is *detached*: its matrix is added at once to the panels of its ancestors (and, in the selected inverse,
+  read back from them) by searching for the rows, and does not wait on the stack.  Since R is a clique of the
+  filled graph, one matrix is never larger than twice the factor.  So the working memory is a small multiple
+  of the factor for every shape of tree: paths, stars, combs, or the trees of bad orderings.
 * With several threads, *tasks* are runs of complete subtrees, each of which runs in the stack of the thread
-that takes
-  it; the matrices of their roots wait in a place of their own.  The remaining supernodes, the *top* of
-  the tree, follow one after the other.  Where tasks would need too much memory there are none.
+  that takes it; the matrices of their roots wait in a place of their own.  The remaining supernodes, the
+  *top* of the tree, follow one after the other.  Where tasks would need too much memory there are none.
 """
 
 from __future__ import annotations

@@ -7,11 +7,12 @@ the columns.
 
 References
 ----------
-J. W. H. Liu, "The role of elimination trees in sparse factorization", SIAM J. Matrix Anal. Appl. 11 (1990)
-134–172. J. R. Gilbert, E. G. Ng, B. W. Peyton, "An efficient algorithm to compute row and column counts for
-sparse Cholesky factorization", SIAM J. Matrix Anal. Appl. 15 (1994) 1075–1091. C. Ashcraft, R. Grimes, "The
-influence of relaxed supernode partitions on the multifrontal method", ACM Trans. Math. Softw. 15 (1989)
-291–309.
+* J. W. H. Liu, "The role of elimination trees in sparse factorization", SIAM J. Matrix Anal. Appl. 11 (1990)
+  134–172.
+* J. R. Gilbert, E. G. Ng, B. W. Peyton, "An efficient algorithm to compute row and column counts for sparse
+  Cholesky factorization", SIAM J. Matrix Anal. Appl. 15 (1994) 1075–1091.
+* C. Ashcraft, R. Grimes, "The influence of relaxed supernode partitions on the multifrontal method", ACM
+  Trans. Math. Softw. 15 (1989) 291–309.
 """
 
 from __future__ import annotations
