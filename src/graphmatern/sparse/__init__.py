@@ -1,0 +1,27 @@
+"""Sparse Cholesky factorisation with selected inverse, compiled by numba.
+
+For symmetric positive definite matrices A of one sparsity pattern and many sets of values: the pattern is
+analysed once (`analyze`), then each matrix is factorised in the same memory (`Analysis.factorize`,
+`Factor.update`).  A factor gives log-determinants, solutions and samples, and the entries of A⁻¹ on the
+pattern of the factor (`Factor.selected_inverse`): all marginal variances, and exact gradients of
+log-determinants, ∂ log det A = tr(A⁻¹ ∂A).
+
+>>> import numpy as np, scipy.sparse as sp
+>>> from graphmatern.sparse import analyze
+>>> A = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(1000, 1000)).tocsc()
+>>> analysis = analyze(A)
+>>> factor = analysis.factorize(A.data)
+>>> x = factor.solve(np.ones(1000))
+>>> bool(np.allclose(A @ x, 1.0))
+True
+>>> variances = factor.selected_inverse().diagonal()
+"""
+
+from __future__ import annotations
+
+from graphmatern.sparse._analysis import Analysis, analyze, predict_cost
+from graphmatern.sparse._factor import Factor, SelectedInverse
+from graphmatern.sparse._pattern import power_nnz
+from graphmatern.sparse._resources import Cost
+
+__all__ = ["Analysis", "Cost", "Factor", "SelectedInverse", "analyze", "power_nnz", "predict_cost"]

@@ -1,0 +1,208 @@
+"""Symmetric sparsity patterns in compressed columns: checks, traversal, relabelling, size of powers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from graphmatern._validation import FaultList
+from graphmatern.errors import ResourceError
+from graphmatern.sparse._compile import jit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from scipy.sparse import sparray, spmatrix
+
+    Ints = NDArray[np.int32]
+    Longs = NDArray[np.int64]
+
+__all__ = ["breadth_first", "canonical", "power_nnz", "relabel", "transpose_positions"]
+
+#: Node numbers and, where they fit, positions in the caller's values are kept in 32 bits; all offsets
+#: into the factor in 64.  A name of its own so that a test can lower it.
+INT32_LIMIT = 2**31 - 1
+
+
+@jit
+def _fault(indptr: Longs, indices: Ints) -> tuple[int, int, int]:
+    """Return (0, 0, 0) for a symmetric pattern with a full diagonal, else (1, i, j) or (2, i, i).
+
+    Code 1: entry (i, j) is there and (j, i) is not; code 2: the diagonal entry i is missing.
+    """
+    n = len(indptr) - 1
+    # Column by column, the transposes of the entries met so far fill each column from its top.
+    filled = indptr[:-1].copy()
+    for j in range(n):
+        diagonal = False
+        for p in range(indptr[j], indptr[j + 1]):
+            i = indices[p]
+            diagonal |= i == j
+            q = filled[i]
+            if q >= indptr[i + 1] or indices[q] != j:
+                return 1, i, j
+            filled[i] = q + 1
+        if not diagonal:
+            return 2, j, j
+    return 0, 0, 0
+
+
+def canonical(pattern: spmatrix | sparray | Any, *, check: bool = True) -> tuple[Longs, Ints]:
+    """Return ``indptr`` (n + 1,) and sorted ``indices`` (nnz,) of a symmetric pattern with a full diagonal.
+
+    Stored zeros belong to the pattern; repeated entries count once.
+    """
+    from scipy import sparse
+
+    faults = FaultList("no analysis was made")
+    if not sparse.issparse(pattern):
+        raise faults.raise_now(
+            "pattern", "must be a SciPy sparse matrix", type(pattern).__name__, "Convert it."
+        )
+    pattern = cast("Any", pattern)
+    if pattern.ndim != 2 or pattern.shape[0] != pattern.shape[1]:
+        raise faults.raise_now("pattern", "must be square", f"shape {pattern.shape}", "Pass a square matrix.")
+    n = pattern.shape[0]
+    if n > INT32_LIMIT:
+        raise ResourceError(f"a matrix of {n} rows exceeds the largest that can be analysed ({INT32_LIMIT})")
+    # Rows and columns of a symmetric pattern are the same lists.
+    columns = pattern if pattern.format in ("csc", "csr") else pattern.tocsc()
+    if not (columns.has_canonical_format and columns.has_sorted_indices):
+        ones = np.ones(len(columns.indices), np.int8)
+        columns = sparse.csc_array((ones, columns.indices.copy(), columns.indptr.copy()), shape=(n, n))
+        columns.sum_duplicates()
+    indptr = np.ascontiguousarray(columns.indptr, np.int64)
+    indices = np.ascontiguousarray(columns.indices, np.int32)
+    if check:
+        code, i, j = _fault(indptr, indices)
+        if code == 1:
+            remedy = "Pass `pattern + pattern.T`."
+            faults.add(
+                "pattern", "must be symmetric", f"an entry for only one of ({i}, {j}) and ({j}, {i})", remedy
+            )
+        if code == 2:
+            remedy = "Add `scipy.sparse.eye(n)`, or store explicit zeros."
+            faults.add("pattern", "must hold the whole diagonal", f"no entry ({i}, {i})", remedy)
+        faults.raise_if_any()
+    return indptr, indices
+
+
+@jit
+def breadth_first(indptr: Longs, indices: Ints) -> Ints:
+    """Return the nodes (n,) in breadth-first order, component after component.
+
+    Neighbours get numbers close to each other, so that what follows finds them in the processor's cache.
+    """
+    n = len(indptr) - 1
+    order = np.empty(n, np.int32)
+    seen = np.zeros(n, np.bool_)
+    write = 0
+    for root in range(n):
+        if seen[root]:
+            continue
+        seen[root] = True
+        read = write
+        order[write] = root
+        write += 1
+        while read < write:
+            j = order[read]
+            read += 1
+            for p in range(indptr[j], indptr[j + 1]):
+                i = indices[p]
+                if not seen[i]:
+                    seen[i] = True
+                    order[write] = i
+                    write += 1
+    return order
+
+
+@jit
+def relabel(indptr: Longs, indices: Ints, order: Ints) -> tuple[Longs, Ints]:
+    """Return the pattern (indices not sorted) whose node k is node ``order[k]`` of the given one."""
+    n = len(indptr) - 1
+    label = np.empty(n, np.int32)
+    new_indptr = np.empty(n + 1, np.int64)
+    new_indptr[0] = 0
+    for k in range(n):
+        j = order[k]
+        label[j] = k
+        new_indptr[k + 1] = new_indptr[k] + indptr[j + 1] - indptr[j]
+    new_indices = np.empty(len(indices), np.int32)
+    for k in range(n):
+        j = order[k]
+        shift = new_indptr[k] - indptr[j]
+        for p in range(indptr[j], indptr[j + 1]):
+            new_indices[shift + p] = label[indices[p]]
+    return new_indptr, new_indices
+
+
+@jit
+def transpose_positions(indptr: Longs, indices: Ints) -> Longs:
+    """Return, for each position (nnz,) of a symmetric pattern, the position of the transposed entry."""
+    filled = indptr[:-1].copy()
+    mirror = np.empty(len(indices), np.int64)
+    for j in range(len(filled)):
+        for p in range(indptr[j], indptr[j + 1]):
+            i = indices[p]
+            mirror[p] = filled[i]
+            filled[i] += 1
+    return mirror
+
+
+@jit
+def _count_ball(indptr: Longs, indices: Ints, radius: int, limit: int) -> int:
+    """Count pairs of nodes at most ``radius`` steps apart, or stop once there are more than ``limit``."""
+    n = len(indptr) - 1
+    seen = np.full(n, -1, np.int32)
+    ball = np.empty(n, np.int32)
+    total = 0
+    for centre in range(n):
+        seen[centre] = centre
+        ball[0] = centre
+        write = 1
+        read = 0
+        for _ in range(radius):
+            end = write
+            for k in range(read, end):
+                j = ball[k]
+                for p in range(indptr[j], indptr[j + 1]):
+                    i = indices[p]
+                    if seen[i] != centre:
+                        seen[i] = centre
+                        ball[write] = i
+                        write += 1
+            read = end
+        total += write
+        if total > limit:
+            return total
+    return total
+
+
+def power_nnz(matrix: spmatrix | sparray, nu: int, *, limit: int | None = None) -> int:
+    """Count the entries of the pattern of ``matrix ** nu`` without forming it.
+
+    Parameters
+    ----------
+    matrix : scipy sparse matrix, shape (n, n)
+        Its pattern must be symmetric and hold the diagonal.
+    nu : int
+        The power, at least 0.
+    limit : int, optional
+        Stop counting above this; the count returned is then some number larger than ``limit``.
+
+    Returns
+    -------
+    int
+        Number of pairs of nodes at most ``nu`` steps apart: the pattern, barring cancellation.
+
+    Examples
+    --------
+    The square of a star is dense.
+
+    >>> import scipy.sparse as sp
+    >>> star = sp.eye(100, format="lil"); star[0] = 1; star[:, 0] = 1
+    >>> power_nnz(star, 1), power_nnz(star, 2)
+    (298, 10000)
+    """
+    indptr, indices = canonical(matrix)
+    return int(_count_ball(indptr, indices, nu, 2**62 if limit is None else limit))

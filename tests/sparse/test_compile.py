@@ -1,0 +1,125 @@
+"""Compiled code is kept on disk where that is possible, never stale, and never in the way."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import graphmatern
+from graphmatern.sparse import _compile
+
+PACKAGE = Path(graphmatern.__file__).parent
+
+PROGRAM = """
+import warnings; warnings.simplefilter("error")
+from graphmatern.sparse import _compile
+from graphmatern.sparse._symbolic import children_lists
+import numpy as np
+children_lists(np.array([2, 2, -1], np.int32))
+print(_compile.cache_directory(), sum(children_lists.stats.cache_hits.values()))
+"""
+
+
+def run(program: str, **environment: str) -> str:
+    kept = {
+        key: value for key, value in os.environ.items() if key not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the package, to be spoiled."""
+    target = tmp_path / "site" / "graphmatern"
+    for name in ("__init__.py", "errors.py", "_validation.py"):
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PACKAGE / name, target / name)
+    shutil.copytree(PACKAGE / "sparse", target / "sparse", ignore=shutil.ignore_patterns("__pycache__"))
+    return target
+
+
+def test_code_is_found_again_and_never_stale(copy: Path) -> None:
+    site = str(copy.parent)
+    folder = str(copy / "sparse" / "__pycache__")
+    assert run(PROGRAM, PYTHONPATH=site) == f"{folder} 0"
+    assert run(PROGRAM, PYTHONPATH=site) == f"{folder} 1"
+    # A change in any file of the package, not only in the function's own.
+    with (copy / "sparse" / "_pattern.py").open("a", encoding="utf-8") as file:
+        file.write("# changed\n")
+    assert run(PROGRAM, PYTHONPATH=site) == f"{folder} 0"
+    assert run(PROGRAM, PYTHONPATH=site) == f"{folder} 1"
+    # Damaged files are compiled anew.
+    for path in Path(folder).glob("_symbolic.children_lists*.nbc"):
+        path.write_bytes(b"nonsense")
+    assert run(PROGRAM, PYTHONPATH=site) == f"{folder} 0"
+
+
+def test_a_read_only_install_uses_another_folder(copy: Path, tmp_path: Path) -> None:
+    site = str(copy.parent)
+    # A file in place of the folder: nothing can be written there, not even by the superuser.
+    (copy / "sparse" / "__pycache__").write_text("")
+    options = {"PYTHONPATH": site, "PYTHONDONTWRITEBYTECODE": "1"}
+    home = tmp_path / "home"
+    assert run(PROGRAM, HOME=str(home), **options) == f"{home}/.cache/graphmatern 0"
+    assert run(PROGRAM, HOME=str(home), **options) == f"{home}/.cache/graphmatern 1"
+    spare = tmp_path / "spare"
+    spare.mkdir()
+    nowhere = str(copy / "errors.py")  # a file: no folder can be made in it
+    assert run(PROGRAM, HOME=nowhere, TMPDIR=str(spare), **options).startswith(f"{spare}/graphmatern-")
+    chosen = tmp_path / "chosen"
+    assert run(PROGRAM, HOME=nowhere, NUMBA_CACHE_DIR=str(chosen), **options) == f"{chosen}/graphmatern 0"
+
+
+def test_without_any_writable_folder_code_is_compiled_anew(copy: Path) -> None:
+    program = "import graphmatern.sparse._compile as c\n" + PROGRAM
+    (copy / "sparse" / "_compile.py").write_text(
+        (copy / "sparse" / "_compile.py")
+        .read_text(encoding="utf-8")
+        .replace(
+            "def _candidates() -> Iterator[Path]:\n", "def _candidates() -> Iterator[Path]:\n    return\n", 1
+        ),
+        encoding="utf-8",
+    )
+    assert run(program, PYTHONPATH=str(copy.parent)) == "None 0"
+
+
+def test_folders_that_others_can_write_to_are_not_used(tmp_path: Path) -> None:
+    assert _compile._is_private_and_writable(tmp_path)
+    tmp_path.chmod(0o777)
+    assert not _compile._is_private_and_writable(tmp_path)
+
+
+def test_importing_the_package_does_not_import_numba() -> None:
+    program = "import sys, graphmatern; print('numba' in sys.modules)"
+    assert run(program, PYTHONPATH=str(PACKAGE.parent)) == "False"
+
+
+def test_layers() -> None:
+    """The sparse package stands on errors and validation alone."""
+    for path in (PACKAGE / "sparse").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0
+                names = [node.module or ""]
+            for name in names:
+                if name.split(".")[0] == "graphmatern":
+                    assert name.startswith(
+                        ("graphmatern.sparse", "graphmatern.errors", "graphmatern._validation")
+                    )
