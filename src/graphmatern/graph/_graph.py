@@ -10,12 +10,12 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 from graphmatern._validation import FaultList, abbreviate, check_flag, check_whole
-from graphmatern.errors import GraphError, ResourceError
+from graphmatern.errors import GraphError
 from graphmatern.graph import _build, _convert, _mesh, _points, _subdivide
-from graphmatern.graph._edge_rows import EdgeRows, rows_of_matrix
+from graphmatern.graph._edge_rows import EdgeRows, canonical, rows_of_matrix
 from graphmatern.graph._laplacian import degrees, laplacian_matrix, sqrt_scaling
 from graphmatern.graph._names import NodeNames
-from graphmatern.graph._spectrum import Spectrum, dense_spectrum
+from graphmatern.graph._spectrum import Spectrum, is_dense, laplacian_spectrum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Graph"]
 
 _T = TypeVar("_T")
-_DENSE_LIMIT = 16 * 2**30  # bytes for a full eigendecomposition
 ParallelRule = Literal["sum", "mean_length", "first", "error"]
 
 
@@ -479,32 +478,33 @@ class Graph:
 
         Notes
         -----
-        Each connected component is decomposed by itself, and its null vector is split off exactly: there
-        are as many eigenvalues equal to 0 as there are components. Others are accurate to about
-        1e-15 times the largest eigenvalue; where weights span many decades, small ones have few digits.
+        Each connected component is decomposed by itself, and its null vector is split off exactly: there are as many
+        eigenvalues equal to 0 as there are components. Others are accurate to about 1e-15 times the largest
+        eigenvalue; where weights span many decades, small ones have few digits. Components of at most 1,500 nodes, and
+        larger ones of which more than a quarter of the eigenpairs is wanted, are decomposed densely; others by block
+        Krylov spaces of the factorised Laplacian, or by polynomial filters where it fills in. `Spectrum.residuals`
+        says how well that went.
         """
         wanted = self.n_nodes if n_eigenpairs is None else n_eigenpairs
         faults = FaultList("no spectrum", GraphError)
         check_whole("n_eigenpairs", wanted, faults, minimum=1, remedy="Leave it out for all eigenpairs.")
         faults.raise_if_any()
         normalized = check_flag("normalized", normalized, GraphError)
-        return self._cached(("spectrum", normalized), lambda: self._full_spectrum(normalized)).truncate(int(wanted))
+        wanted = min(int(wanted), self.n_nodes)
+        # Where a full decomposition is made on the way, it is kept for every number of eigenpairs.
+        count = self.n_nodes if is_dense(int(np.bincount(self.components).max()), wanted) else wanted
 
-    def _full_spectrum(self, normalized: bool) -> Spectrum:
-        bytes_needed = 4 * 8 * self.n_nodes**2
-        if bytes_needed > _DENSE_LIMIT:
-            raise ResourceError(
-                f"all eigenpairs of {self.n_nodes:,} nodes would take {bytes_needed / 2**30:,.0f} GiB, more than the "
-                f"{_DENSE_LIMIT / 2**30:.0f} GiB allowed; take a subgraph"
+        def compute() -> Spectrum:
+            return laplacian_spectrum(
+                self.laplacian(normalized),
+                self.components,
+                sqrt_scaling(self.degrees, self.masses, normalized=normalized),
+                self.masses,
+                normalized=normalized,
+                n_eigenpairs=count,
             )
-        return dense_spectrum(
-            self.laplacian(normalized),
-            self.components,
-            sqrt_scaling(self.degrees, self.masses, normalized=normalized),
-            self.masses,
-            normalized=normalized,
-            n_eigenpairs=self.n_nodes,
-        )
+
+        return self._cached(("spectrum", normalized, count), compute).truncate(wanted)
 
     @property
     def components(self) -> NDArray[np.int64]:
@@ -537,14 +537,14 @@ class Graph:
         """
         rows = self._rows
         if rows.length is None:
-            steps = sp.csr_array(self.weights)
-            return np.asarray(dijkstra(steps, directed=False, indices=self.locate(sources), unweighted=True))
+            matrix = self.weights.copy()
+            return np.asarray(dijkstra(matrix, directed=False, indices=self.locate(sources), unweighted=True))
         # Of parallel edges the shortest counts; coordinate matrices would add them up.
         order = np.argsort(rows.length, kind="stable")
         _, first = np.unique(rows.pair_keys(self.n_nodes)[order], return_index=True)
         kept = order[first]
         shape = (self.n_nodes, self.n_nodes)
-        matrix = sp.csr_array((rows.length[kept], (rows.source[kept], rows.target[kept])), shape=shape)
+        matrix = canonical(sp.csr_array((rows.length[kept], (rows.source[kept], rows.target[kept])), shape=shape))
         return np.asarray(dijkstra(matrix, directed=False, indices=self.locate(sources)))
 
     # ------------------------------------------------------------------ graphs from this graph

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["degrees", "laplacian_matrix", "sqrt_scaling"]
+__all__ = ["degrees", "laplacian_matrix", "largest_eigenvalue_bound", "sqrt_scaling"]
 
 
 def degrees(weights: sp.csr_array) -> NDArray[np.float64]:
@@ -62,3 +62,8 @@ def laplacian_matrix(
     result = sp.csr_array(sp.diags_array(diagonal, format="csr") - scaled)
     result.sort_indices()
     return result
+
+
+def largest_eigenvalue_bound(laplacian: sp.csr_array) -> float:
+    """Gershgorin's bound for the largest eigenvalue: the largest absolute row sum."""
+    return float(np.max(abs(laplacian).sum(axis=1)))

@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg as la
 
+from graphmatern.errors import ResourceError
+from graphmatern.graph._eigen import residual_norms, smallest_eigenpairs
+
 if TYPE_CHECKING:
     import scipy.sparse as sp
     from numpy.typing import NDArray
 
-__all__ = ["Spectrum", "dense_spectrum"]
+__all__ = ["Spectrum", "is_dense", "laplacian_spectrum"]
+
+_SMALL = 1500  # nodes up to which a dense decomposition is as quick as any
+_MEMORY_LIMIT = 16 * 2**30  # bytes for eigenvectors and the work on them
 
 
 class Spectrum:
@@ -29,6 +35,8 @@ class Spectrum:
         Which Laplacian they belong to.
     masses : ndarray, shape (n_nodes,), optional
         Node masses of the graph.
+    residuals : ndarray, shape (n_eigenpairs,)
+        Norms of Δu − λu.
 
     Examples
     --------
@@ -42,13 +50,15 @@ class Spectrum:
         eigenvalues: NDArray[np.float64],
         eigenvectors: NDArray[np.float64],
         normalized: bool,
-        masses: NDArray[np.float64] | None = None,
+        masses: NDArray[np.float64] | None,
+        residuals: NDArray[np.float64],
     ) -> None:
         # Shared with torch, which wants writable memory; everybody else gets read-only views.
         self._eigenvalues = eigenvalues
         self._eigenvectors = eigenvectors
         self.normalized = normalized
         self.masses = masses
+        self.residuals = _read_only(residuals)
 
     @property
     def eigenvalues(self) -> NDArray[np.float64]:
@@ -104,12 +114,7 @@ class Spectrum:
         if n_eigenpairs >= self.n_eigenpairs:
             return self
         kept = self._eigenvalues[:n_eigenpairs], self._eigenvectors[:, :n_eigenpairs]
-        return Spectrum(*kept, self.normalized, self.masses)
-
-    def residuals(self, laplacian: sp.csr_array) -> NDArray[np.float64]:
-        """Norms of Δu − λu, one per eigenpair; shape (n_eigenpairs,)."""
-        difference = laplacian @ self._eigenvectors - self._eigenvectors * self._eigenvalues
-        return np.asarray(np.linalg.norm(difference, axis=0))
+        return Spectrum(*kept, self.normalized, self.masses, self.residuals[:n_eigenpairs])
 
 
 def _read_only(array: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -159,7 +164,10 @@ def _component_eigenpairs(
     product = dense @ axis
     product -= (axis @ product) * axis
     dense -= 2.0 * (np.outer(axis, product) + np.outer(product, axis))
-    values, inner = la.eigh(dense[1:, 1:], driver="evd", overwrite_a=True, check_finite=False)
+    rest = dense[1:, 1:]
+    # LAPACK's divide and conquer, as older SciPy calls it, stumbles over matrices of one row.
+    driver = "evd" if n > 2 else "ev"
+    values, inner = la.eigh(rest, driver=driver, overwrite_a=True, check_finite=False)
     vectors = np.empty((n, n), order="F")
     vectors[:, 0] = null
     vectors[0, 1:] = 0.0
@@ -172,12 +180,41 @@ def _component_eigenpairs(
 
 def _fix_signs(vectors: NDArray[np.float64]) -> None:
     """Make the first of the (nearly) largest entries of each column positive, in place."""
-    size = np.abs(vectors)
-    leading = np.argmax(size >= (1.0 - 1e-6) * size.max(axis=0), axis=0)
-    vectors *= np.where(vectors[leading, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
+    for column in vectors.T:
+        size = np.abs(column)
+        if column[np.argmax(size >= (1.0 - 1e-6) * size.max())] < 0:
+            np.negative(column, out=column)
 
 
-def dense_spectrum(
+def is_dense(size: int, n_eigenpairs: int) -> bool:
+    """Whether all eigenpairs of a component of this size are computed to return some of them."""
+    return size <= _SMALL or n_eigenpairs > size // 4
+
+
+def _some_eigenpairs(
+    laplacian: sp.csr_array, scaling: NDArray[np.float64] | None, n_eigenpairs: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Smallest eigenpairs of one connected component."""
+    n = laplacian.shape[0]
+    if not is_dense(n, n_eigenpairs):
+        values, vectors = smallest_eigenpairs(laplacian, _null_vector(laplacian, scaling)[:, None], n_eigenpairs)
+        values[1:] = np.maximum(values[1:], _connectivity_bound(laplacian, scaling))
+        return values, vectors
+    _check_memory(n, n_eigenpairs, 4 * 8 * n**2)
+    # All are computed and some kept, so that those do not depend on how many were asked for.
+    values, vectors = _component_eigenpairs(laplacian, scaling)
+    return values[:n_eigenpairs], vectors[:, :n_eigenpairs]
+
+
+def _check_memory(n_nodes: int, n_eigenpairs: int, bytes_needed: int) -> None:
+    if bytes_needed > _MEMORY_LIMIT:
+        raise ResourceError(
+            f"{min(n_eigenpairs, n_nodes):,} eigenpairs of {n_nodes:,} nodes would take {bytes_needed / 2**30:,.0f} GiB, "
+            f"more than the {_MEMORY_LIMIT / 2**30:.0f} GiB allowed; ask for fewer (n_eigenpairs)"
+        )
+
+
+def laplacian_spectrum(
     laplacian: sp.csr_array,
     component: NDArray[np.int64],
     scaling: NDArray[np.float64] | None,
@@ -186,7 +223,7 @@ def dense_spectrum(
     normalized: bool,
     n_eigenpairs: int,
 ) -> Spectrum:
-    """Eigenpairs by dense decomposition of each connected component.
+    """Smallest eigenpairs, computed for each connected component by itself.
 
     Parameters
     ----------
@@ -209,27 +246,41 @@ def dense_spectrum(
         Deterministic up to rotations inside eigenspaces of dimension above one.
     """
     n = laplacian.shape[0]
+    _check_memory(n, n_eigenpairs, 8 * n * n_eigenpairs)
     order = np.argsort(component, kind="stable")
     bounds = np.searchsorted(component[order], np.arange(component.max() + 2))
-    values: list[NDArray[np.float64]] = []
-    blocks: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
-    for start, stop in pairwise(bounds):
-        members = order[start:stop]
-        block = laplacian[members][:, members] if len(members) < n else laplacian
-        pair_values, pair_vectors = _component_eigenpairs(block, None if scaling is None else scaling[members])
-        # All are computed and some kept, so that those do not depend on how many were asked for.
-        values.append(pair_values[:n_eigenpairs])
-        blocks.append((members, pair_vectors[:, :n_eigenpairs]))
+    if len(bounds) == 2:
+        every, vectors = _some_eigenpairs(laplacian, scaling, n_eigenpairs)
+    else:
+        values: list[NDArray[np.float64]] = []
+        blocks: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
+        for start, stop in pairwise(bounds):
+            members = order[start:stop]
+            own = None if scaling is None else scaling[members]
+            block_values, block_vectors = _some_eigenpairs(laplacian[members][:, members], own, n_eigenpairs)
+            values.append(block_values)
+            blocks.append((members, block_vectors))
+        every, vectors = _merge(values, blocks, n, n_eigenpairs)
+    _fix_signs(vectors)
+    return Spectrum(every, vectors, normalized, masses, residual_norms(laplacian, every, vectors))
+
+
+def _merge(
+    values: list[NDArray[np.float64]],
+    blocks: list[tuple[NDArray[np.int64], NDArray[np.float64]]],
+    n_nodes: int,
+    n_eigenpairs: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Smallest of the components' eigenpairs, each vector zero outside its component."""
     every = np.concatenate(values)
     ranks = np.argsort(every, kind="stable")[:n_eigenpairs]
     column_of = np.full(len(every), -1)
     column_of[ranks] = np.arange(len(ranks))
-    vectors = np.zeros((n, len(ranks)), order="F")
+    vectors = np.zeros((n_nodes, len(ranks)), order="F")
     start = 0
-    for members, pair_vectors in blocks:
-        columns = column_of[start : start + pair_vectors.shape[1]]
-        start += pair_vectors.shape[1]
+    for members, block in blocks:
+        columns = column_of[start : start + block.shape[1]]
+        start += block.shape[1]
         kept = columns >= 0
-        vectors[np.ix_(members, columns[kept])] = pair_vectors[:, kept]
-    _fix_signs(vectors)
-    return Spectrum(every[ranks], vectors, normalized, masses)
+        vectors[np.ix_(members, columns[kept])] = block[:, kept]
+    return every[ranks], vectors

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse.linalg import norm
 from scipy.special import ive
 
 from graphmatern._validation import FaultList, as_numbers
 from graphmatern.errors import KernelError
+from graphmatern.graph._laplacian import largest_eigenvalue_bound
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -57,8 +57,7 @@ def heat_flow(graph: Graph, v: ArrayLike, time: float, *, normalized: bool = Fal
     faults.raise_if_any()
     vector, time = graph.arrange(v), float(time)
     laplacian = graph.laplacian(normalized)
-    # Gershgorin: the largest eigenvalue is at most the largest absolute row sum.
-    bound = 2.0 if normalized else float(norm(laplacian, np.inf))
+    bound = 2.0 if normalized else largest_eigenvalue_bound(laplacian)
     if time * bound == 0.0:
         return vector.copy()
     # About 6 √(τ λ_max) terms; for long times the eigenpairs are cheaper.
