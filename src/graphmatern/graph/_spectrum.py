@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import scipy.linalg as la
@@ -166,7 +166,7 @@ def _component_eigenpairs(
     dense -= 2.0 * (np.outer(axis, product) + np.outer(product, axis))
     rest = dense[1:, 1:]
     # LAPACK's divide and conquer, as older SciPy calls it, stumbles over matrices of one row.
-    driver = "evd" if n > 2 else "ev"
+    driver: Literal["ev", "evd"] = "evd" if n > 2 else "ev"
     values, inner = la.eigh(rest, driver=driver, overwrite_a=True, check_finite=False)
     vectors = np.empty((n, n), order="F")
     vectors[:, 0] = null
@@ -209,8 +209,8 @@ def _some_eigenpairs(
 def _check_memory(n_nodes: int, n_eigenpairs: int, bytes_needed: int) -> None:
     if bytes_needed > _MEMORY_LIMIT:
         raise ResourceError(
-            f"{min(n_eigenpairs, n_nodes):,} eigenpairs of {n_nodes:,} nodes would take {bytes_needed / 2**30:,.0f} GiB, "
-            f"more than the {_MEMORY_LIMIT / 2**30:.0f} GiB allowed; ask for fewer (n_eigenpairs)"
+            f"{min(n_eigenpairs, n_nodes):,} eigenpairs of {n_nodes:,} nodes would take {bytes_needed / 2**30:,.0f} "
+            f"GiB, more than the {_MEMORY_LIMIT / 2**30:.0f} GiB allowed; ask for fewer (n_eigenpairs)"
         )
 
 
