@@ -25,7 +25,9 @@ def test_laplacian_equals_the_definition(graph: gm.Graph, normalized: bool) -> N
     np.testing.assert_array_equal(laplacian, laplacian.T)  # exactly
     isolated = graph.degrees == 0
     assert not laplacian[isolated].any()
-    assert graph.laplacian(normalized).diagonal().shape == (graph.n_nodes,)
+    # Every diagonal entry is stored, also where it is 0, and indices are sorted.
+    assert graph.laplacian(normalized).nnz == graph.weights.nnz + graph.n_nodes
+    assert graph.laplacian(normalized).has_canonical_format
 
 
 @given(graphs(weight_decades=1, masses=True), st.booleans())

@@ -52,16 +52,18 @@ def laplacian_matrix(
     """
     degree = degrees(weights)
     scaling = sqrt_scaling(degree, masses, normalized=normalized)
-    scaled = weights.copy()
-    diagonal = degree
+    n, row = weights.shape[0], np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
+    entries, diagonal = -weights.data, degree
     if scaling is not None:
-        row = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
         # r_i * r_j first: its rounding does not depend on the order of i and j.
-        scaled.data = weights.data / (scaling[row] * scaling[weights.indices])
+        entries = entries / (scaling[row] * scaling[weights.indices])
         diagonal = (degree > 0).astype(np.float64) if normalized else degree / (scaling * scaling)
-    result = sp.csr_array(sp.diags_array(diagonal, format="csr") - scaled)
-    result.sort_indices()
-    return result
+    # The diagonal goes behind the entries of its row that lie left of it.
+    place = weights.indptr[:-1] + np.bincount(row[weights.indices < row], minlength=n)
+    data = np.insert(entries, place, diagonal)
+    indices = np.insert(weights.indices, place, np.arange(n, dtype=weights.indices.dtype))
+    indptr = weights.indptr + np.arange(n + 1, dtype=weights.indptr.dtype)
+    return sp.csr_array((data, indices, indptr), shape=weights.shape)
 
 
 def largest_eigenvalue_bound(laplacian: sp.csr_array) -> float:

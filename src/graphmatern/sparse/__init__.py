@@ -8,7 +8,7 @@ log-determinants, ∂ log det A = tr(A⁻¹ ∂A).
 
 >>> import numpy as np, scipy.sparse as sp
 >>> from graphmatern.sparse import analyze
->>> A = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(1000, 1000)).tocsc()
+>>> A = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(1000, 1000)).tocsr().tocsc()
 >>> analysis = analyze(A)
 >>> factor = analysis.factorize(A.data)
 >>> x = factor.solve(np.ones(1000))
@@ -22,6 +22,7 @@ from __future__ import annotations
 from graphmatern.sparse._analysis import Analysis, analyze, predict_cost
 from graphmatern.sparse._factor import Factor, SelectedInverse
 from graphmatern.sparse._pattern import power_nnz
+from graphmatern.sparse._powers import MatrixPolynomial
 from graphmatern.sparse._resources import Cost
 
-__all__ = ["Analysis", "Cost", "Factor", "SelectedInverse", "analyze", "power_nnz", "predict_cost"]
+__all__ = ["Analysis", "Cost", "Factor", "MatrixPolynomial", "SelectedInverse", "analyze", "power_nnz", "predict_cost"]

@@ -216,6 +216,14 @@ class Analysis:
         factor.update(values, check=check)
         return factor
 
+    def factorize_lower(self, lower: NDArray[np.float64]) -> Factor:
+        """Factorise the matrix with the given permuted lower triangle (m,); see `Factor.update_lower`."""
+        from graphmatern.sparse._factor import Factor
+
+        factor = Factor(self)
+        factor.update_lower(lower)
+        return factor
+
 
 def _prepare(
     pattern: spmatrix | sparray,
@@ -305,7 +313,7 @@ def analyze(
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
-    >>> A = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(5, 5)).tocsc()
+    >>> A = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(5, 5)).tocsr().tocsc()
     >>> factor = analyze(A).factorize(A.data)
     >>> bool(np.isclose(factor.logdet(), np.linalg.slogdet(A.toarray())[1]))
     True

@@ -102,6 +102,34 @@ class Factor:
                 raise _not_positive_definite(int(self.analysis.permutation[column]), self.analysis.n)
             self._ready = True
 
+    @property
+    def lower_values(self) -> Floats:
+        """Buffer (m,) for the lower triangle of P A Pᵀ, in the order of ``analysis.lower_positions``."""
+        return self._work.lower
+
+    def update_lower(self, lower: Floats | None = None) -> None:
+        """Factorise another matrix, given by its permuted lower triangle: `update` for hot loops.
+
+        Parameters
+        ----------
+        lower : ndarray (m,), optional
+            Values in the order of ``analysis.lower_positions``; without it, those that the caller has
+            written to `lower_values`.
+
+        Raises
+        ------
+        NotPositiveDefiniteError
+            As for `update`; values that are not finite end here, too.
+        """
+        with self._lock:
+            self._ready = False
+            if lower is not None:
+                np.copyto(self._work.lower, lower)
+            column, _ = self._factorize(np.empty(0), False)
+            if column >= 0:
+                raise _not_positive_definite(int(self.analysis.permutation[column]), self.analysis.n)
+            self._ready = True
+
     def _factorize(self, values: Floats, check: bool) -> tuple[int, bool]:
         """Compute the factor.
 

@@ -1,0 +1,199 @@
+"""The sparse precision of Matérn processes with integer smoothness.
+
+With M = 2ν/κ² I + Δ the process on the nodes has precision Q = A^(1/2) M^ν A^(1/2) / a (A: node masses), which is
+sparse. Observations y = f(x) + ε with noise variances r add Aᵀ R⁻¹ A, a diagonal.
+"""
+
+from __future__ import annotations
+
+from math import comb
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.autograd.function import once_differentiable
+
+from graphmatern._validation import FaultList, as_numbers, check_flag, check_whole
+from graphmatern.errors import KernelError, TableError
+from graphmatern.sparse import MatrixPolynomial
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from graphmatern.graph import Graph
+    from graphmatern.sparse import Analysis
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["MarkovPrecision"]
+
+
+class _Polynomial(torch.autograd.Function):
+    """Values of a matrix polynomial as a function of its coefficients."""
+
+    @staticmethod
+    def forward(ctx: Any, coefficients: torch.Tensor, polynomial: MatrixPolynomial) -> torch.Tensor:
+        ctx.polynomial = polynomial
+        values = polynomial.values(coefficients.detach().cpu().numpy())
+        return torch.from_numpy(values).to(coefficients)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        pulled = ctx.polynomial.pull_back(gradient.detach().cpu().numpy())
+        return torch.from_numpy(pulled).to(gradient), None
+
+
+class MarkovPrecision:
+    """Precision matrices of Matérn processes of one integer smoothness on one graph.
+
+    The pattern is analysed once; lengthscale and amplitude change values only.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    nu : int
+        Smoothness ν, at least 1.
+    normalized : bool
+        Which Laplacian.
+    n_threads : int, optional
+        Threads that factorise; one per processor by default.
+    memory_limit : float, optional
+        Bytes that powers and factors may take; most of what is available by default.
+
+    Attributes
+    ----------
+    polynomial : MatrixPolynomial
+        Of the Laplacian, up to Δ^ν, scaled by the node masses: Q and the posterior precision.
+    shifted : MatrixPolynomial
+        M itself, which gives log det Q = ν log det M − N log a + Σ log m. The same object where ν = 1.
+
+    Raises
+    ------
+    ResourceError
+        Where Δ^ν or its factor would not fit; nothing was formed.
+
+    Examples
+    --------
+    >>> import graphmatern as gm
+    >>> from graphmatern.inference import MarkovPrecision
+    >>> precision = MarkovPrecision(gm.make_roads(200), nu=2)
+    >>> lower = precision.polynomial.lower(precision.coefficients(lengthscale=3.0, amplitude=1.0))
+    >>> factor = precision.analysis.factorize_lower(lower)
+    >>> factor.diagonal_of_inverse().shape  # prior variances
+    (187,)
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        nu: int,
+        *,
+        normalized: bool = False,
+        n_threads: int | None = None,
+        memory_limit: float | None = None,
+    ) -> None:
+        faults = FaultList("no precision was made", KernelError)
+        check_whole("nu", nu, faults, minimum=1, remedy="Other values of ν need the spectral engine.")
+        faults.raise_if_any()
+        normalized = check_flag("normalized", normalized, KernelError)
+        self.graph = graph
+        self.nu = int(nu)
+        self.normalized = normalized
+        self._laplacian = graph.laplacian(normalized)
+        self._root_mass = None if graph.masses is None else np.sqrt(graph.masses)
+
+        def powers(degree: int, scaling: Floats | None) -> MatrixPolynomial:
+            return MatrixPolynomial(
+                self._laplacian, degree, scaling=scaling, n_threads=n_threads, memory_limit=memory_limit
+            )
+
+        self.polynomial = powers(self.nu, self._root_mass)
+        single = self.nu == 1 and self._root_mass is None
+        self.shifted = self.polynomial if single else powers(1, None)
+
+    @property
+    def analysis(self) -> Analysis:
+        """Analysis of the pattern of Q and of posterior precisions."""
+        return self.polynomial.analysis
+
+    def shift(self, lengthscale: float) -> float:
+        """2ν/κ²."""
+        return 2.0 * self.nu / lengthscale**2
+
+    def coefficients(self, lengthscale: float, amplitude: float) -> Floats:
+        """Coefficients of Q = M^ν / a in powers of Δ; shape (ν + 1,)."""
+        c, nu = self.shift(lengthscale), self.nu
+        return np.array([comb(nu, j) * c ** (nu - j) for j in range(nu + 1)]) / amplitude
+
+    def values(self, lengthscale: torch.Tensor, amplitude: torch.Tensor) -> torch.Tensor:
+        """Values of Q on ``analysis.pattern``, differentiable in both; shape (nnz,).
+
+        Parameters
+        ----------
+        lengthscale, amplitude : Tensor, shape ()
+            κ and a.
+        """
+        c, nu = 2.0 * self.nu / lengthscale**2, self.nu
+        coefficients = torch.stack([comb(nu, j) * c ** (nu - j) / amplitude for j in range(nu + 1)])
+        result: torch.Tensor = _Polynomial.apply(coefficients, self.polynomial)  # type: ignore[no-untyped-call]
+        return result
+
+    def shifted_values(self, lengthscale: torch.Tensor) -> torch.Tensor:
+        """Values of M on ``shifted.analysis.pattern``, differentiable in κ; shape (nnz,)."""
+        shift = 2.0 * self.nu / lengthscale**2
+        coefficients = torch.stack([shift, torch.ones_like(shift)])
+        result: torch.Tensor = _Polynomial.apply(coefficients, self.shifted)  # type: ignore[no-untyped-call]
+        return result
+
+    def logdet(self, lengthscale: torch.Tensor, amplitude: torch.Tensor) -> torch.Tensor:
+        """Log det Q = ν log det M − N log a + Σ log m, differentiable in κ and a; shape ()."""
+        from graphmatern.inference._autograd import sparse_logdet
+
+        mass = 0.0 if self.graph.masses is None else float(np.log(self.graph.masses).sum())
+        own = self.nu * sparse_logdet(self.shifted_values(lengthscale), self.shifted.analysis)
+        return own - self.graph.n_nodes * torch.log(amplitude) + mass
+
+    def observed(self, nodes: ArrayLike, noise: ArrayLike) -> Floats:
+        """Diagonal of Aᵀ R⁻¹ A: what observations add to the precision of their nodes.
+
+        Parameters
+        ----------
+        nodes : array_like of int, shape (n_observations,)
+            Positions of the observed nodes (`Graph.locate`); repeats add up.
+        noise : array_like, shape () or (n_observations,)
+            Noise variances, above 0.
+
+        Returns
+        -------
+        ndarray, shape (n_nodes,)
+        """
+        faults = FaultList("no posterior precision", TableError)
+        variance = as_numbers(noise, "noise", faults, minimum=0.0, above=True, remedy="Noise variances are positive.")
+        faults.raise_if_any()
+        positions = np.asarray(nodes, dtype=np.int64)
+        added = np.zeros(self.graph.n_nodes)
+        np.add.at(added, positions, np.broadcast_to(1.0 / variance, positions.shape))
+        return added
+
+    def with_observations(self, values: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
+        """Values of Q + diag(added), differentiable in both; shape (nnz,)."""
+        positions = torch.as_tensor(self.analysis.diagonal_positions.astype(np.int64))
+        return values.index_add(0, positions, added.to(values))
+
+    def quadratic_forms(self, f: Floats, shift: float) -> tuple[float, float]:
+        """fᵀ A^(1/2) M^k A^(1/2) f for k = ν − 1 and ν, by products with Δ.
+
+        Parameters
+        ----------
+        f : ndarray, shape (n_nodes,)
+            A function on the nodes.
+        shift : float
+            2ν/κ².
+        """
+        images = [f if self._root_mass is None else self._root_mass * f]
+        while 2 * (len(images) - 1) < self.nu:
+            images.append(self._laplacian @ images[-1] + shift * images[-1])
+        form = [float(images[k // 2] @ images[k - k // 2]) for k in (self.nu - 1, self.nu)]
+        return form[0], form[1]

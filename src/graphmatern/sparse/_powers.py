@@ -1,0 +1,214 @@
+"""Polynomials of a sparse matrix, as values on the pattern of its highest power.
+
+Q = Σ c_j Δ^j has one pattern for all coefficients c. The powers are computed once and stored as values of the
+permuted lower triangle (`Analysis.lower_positions`), so that forming Q and traces with it are single passes over
+memory in the order in which the factorisation reads and writes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+
+from graphmatern.errors import ResourceError
+from graphmatern.sparse._analysis import analyze
+from graphmatern.sparse._compile import jit
+from graphmatern.sparse._pattern import canonical, power_nnz
+from graphmatern.sparse._resources import available_memory, format_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.sparse._factor import SelectedInverse
+    from graphmatern.sparse._structure import Structure
+
+    Ints = NDArray[np.int32]
+    Longs = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+__all__ = ["MatrixPolynomial"]
+
+
+@jit
+def _expand(indptr: Longs, indices: Ints, small_indptr: Longs, small_indices: Ints, small: Floats, out: Floats) -> None:
+    """Write values on a pattern to a pattern that contains it, both with sorted indices; zeros elsewhere."""
+    for j in range(len(indptr) - 1):
+        q = small_indptr[j]
+        end = small_indptr[j + 1]
+        for p in range(indptr[j], indptr[j + 1]):
+            if q < end and small_indices[q] == indices[p]:
+                out[p] = small[q]
+                q += 1
+            else:
+                out[p] = 0.0
+
+
+@jit
+def _combine(
+    powers: Floats, coefficients: Floats, diagonal: Longs, identity: Floats, extra: Floats, out: Floats
+) -> None:
+    """Out = Σ_j c_j Δ^j + diag(extra), powers (degree, m) in the order of the factor, with c_0 times ``identity``."""
+    degree, m = powers.shape
+    for k in range(m):
+        out[k] = coefficients[1] * powers[0, k]
+    for j in range(1, degree):
+        c = coefficients[j + 1]
+        for k in range(m):
+            out[k] += c * powers[j, k]
+    for i in range(len(diagonal)):
+        out[diagonal[i]] += coefficients[0] * identity[i] + extra[i]
+
+
+@jit
+def _traces(tree: Structure, panels: Floats, powers: Floats, identity: Floats) -> Floats:
+    """tr(Z Δ^j) for j = 0, ..., degree, with Z symmetric and stored in panels."""
+    degree = len(powers)
+    result = np.zeros(degree + 1)
+    for s in range(len(tree.height)):
+        column = tree.panel[s]
+        for i in range(tree.start[s], tree.start[s + 1]):
+            first = tree.entry_start[i]
+            own = panels[column + tree.entry_row[first]]
+            result[0] += own * identity[i]
+            for j in range(degree):
+                total = 0.0
+                for k in range(first + 1, tree.entry_start[i + 1]):
+                    total += panels[column + tree.entry_row[k]] * powers[j, k]
+                result[j + 1] += own * powers[j, first] + 2.0 * total
+            column += tree.height[s]
+    return result
+
+
+class MatrixPolynomial:
+    """Matrices S (c_0 I + c_1 Δ + ... + c_degree Δ^degree) S, for one symmetric Δ, one diagonal S and many c.
+
+    Parameters
+    ----------
+    matrix : scipy sparse matrix, shape (n, n)
+        Δ, symmetric, its whole diagonal stored.
+    degree : int
+        Highest power, at least 1.
+    scaling : ndarray (n,), optional
+        Diagonal of S; 1 by default.
+    n_threads, memory_limit
+        As for `analyze`.
+
+    Attributes
+    ----------
+    analysis : Analysis
+        Of the pattern of Δ^degree.
+
+    Raises
+    ------
+    ResourceError
+        Where the power or its factor would not fit into memory; it was not formed.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> path = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(5, 5))
+    >>> square = MatrixPolynomial(path, 2)
+    >>> factor = square.analysis.factorize_lower(square.lower(np.array([1.0, 2.0, 1.0])))  # (1 + Δ)²
+    >>> bool(np.isclose(factor.logdet(), 2 * np.linalg.slogdet(np.eye(5) + path.toarray())[1]))
+    True
+    """
+
+    def __init__(
+        self,
+        matrix: sparse.sparray | sparse.spmatrix,
+        degree: int,
+        *,
+        scaling: Floats | None = None,
+        n_threads: int | None = None,
+        memory_limit: float | None = None,
+    ) -> None:
+        base = sparse.csc_array(matrix, dtype=np.float64)
+        base.sort_indices()
+        pattern = self._power_pattern(base, degree, memory_limit)
+        self.analysis = analyze(pattern, n_threads=n_threads, memory_limit=memory_limit, check=False)
+        positions = self.analysis.lower_positions
+        indptr, indices = self.analysis._indptr, self.analysis._indices
+        self._powers = np.empty((degree, len(positions)))
+        full = np.empty(len(indices))
+        outer: Floats | None = None
+        if scaling is not None:
+            column = np.repeat(scaling, np.diff(indptr))
+            outer = column * scaling[indices]
+        power = base
+        for j in range(degree):
+            if j:
+                power = sparse.csc_array(power @ base)
+                power.sort_indices()
+            _expand(indptr, indices, *(canonical(power, check=False)), power.data, full)
+            if outer is not None:
+                full *= outer
+            np.take(full, positions, out=self._powers[j])
+        permutation = self.analysis.permutation
+        self._identity = np.ones(len(permutation)) if scaling is None else scaling[permutation] ** 2
+        self._nothing = np.zeros(len(permutation))
+        self._diagonal = self.analysis._structure.entry_start[:-1]
+
+    @staticmethod
+    def _power_pattern(base: sparse.csc_array, degree: int, memory_limit: float | None) -> sparse.csc_array:
+        """Pattern of the highest power, once its size is known to be affordable."""
+        limit = 0.8 * available_memory() if memory_limit is None else memory_limit
+        per_entry = 16 + 4 * degree  # pattern, values, half of each power
+        count = power_nnz(base, degree, limit=int(limit / per_entry) + 1)
+        if count * per_entry > limit:
+            raise ResourceError(
+                f"power {degree} of a matrix of {base.shape[0]:,} rows and {base.nnz:,} entries has at least {count:,} "
+                f"entries, which take {format_bytes(count * per_entry)} before any factorisation; the limit is "
+                f"{format_bytes(limit)}. A node with many neighbours makes powers dense: use a lower power, or another "
+                "engine"
+            )
+        ones = sparse.csc_array((np.ones(base.nnz), base.indices, base.indptr), shape=base.shape)
+        pattern = ones
+        for _ in range(degree - 1):
+            pattern = sparse.csc_array(pattern @ ones)
+        pattern.sort_indices()
+        return pattern
+
+    @property
+    def degree(self) -> int:
+        """Highest power."""
+        return len(self._powers)
+
+    def lower(self, coefficients: Floats, extra: Floats | None = None, out: Floats | None = None) -> Floats:
+        """Values of the permuted lower triangle, as `Factor.update_lower` takes them.
+
+        Parameters
+        ----------
+        coefficients : ndarray (degree + 1,)
+            c_0, ..., c_degree.
+        extra : ndarray (n,), optional
+            A diagonal to add, in the caller's order.
+        out : ndarray (m,), optional
+            Where to write.
+        """
+        out = np.empty(self._powers.shape[1]) if out is None else out
+        added = self._nothing if extra is None else extra[self.analysis.permutation]
+        _combine(self._powers, np.asarray(coefficients, np.float64), self._diagonal, self._identity, added, out)
+        return out
+
+    def values(self, coefficients: Floats, extra: Floats | None = None) -> Floats:
+        """Values on ``analysis.pattern``, both triangles; shape (nnz,)."""
+        lower = self.lower(coefficients, extra)
+        full = np.empty(len(self.analysis._indices))
+        full[self.analysis.lower_positions] = lower
+        full[self.analysis.mirror_positions] = lower
+        return full
+
+    def traces(self, inverse: SelectedInverse) -> Floats:
+        """tr(Z S Δ^j S) for j = 0, ..., degree, for a selected inverse Z of the same analysis; shape (degree + 1,)."""
+        return _traces(self.analysis._structure, inverse._panels, self._powers, self._identity)
+
+    def pull_back(self, gradient: Floats) -> Floats:
+        """Gradient in the coefficients, given that (nnz,) in the `values`; shape (degree + 1,)."""
+        lower = gradient[self.analysis.lower_positions]
+        other = gradient[self.analysis.mirror_positions]
+        other[self._diagonal] = 0.0
+        lower = lower + other
+        own = float(lower[self._diagonal] @ self._identity)
+        return np.concatenate([[own], self._powers @ lower])

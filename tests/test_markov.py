@@ -1,0 +1,161 @@
+"""Markov precisions and differentiable sparse algebra, against the dense reference."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import graphmatern as gm
+from graphmatern.errors import KernelError, ResourceError, TableError
+from graphmatern.inference import MarkovPrecision, sparse_logdet, sparse_solve
+from graphmatern.sparse import MatrixPolynomial, analyze
+from reference import dense_kernel, dense_laplacian, matern_psi
+from strategies import graphs
+
+if TYPE_CHECKING:
+    from graphmatern.sparse import Analysis
+
+
+def dense_precision(graph: gm.Graph, nu: int, lengthscale: float, amplitude: float, normalized: bool) -> np.ndarray:
+    """A^(1/2) M^ν A^(1/2) / a."""
+    shifted = dense_laplacian(graph, normalized=normalized) + 2 * nu / lengthscale**2 * np.eye(graph.n_nodes)
+    root = np.ones(graph.n_nodes) if graph.masses is None else np.sqrt(graph.masses)
+    return np.asarray(root[:, None] * np.linalg.matrix_power(shifted, nu) * root / amplitude)
+
+
+def to_dense(values: np.ndarray, analysis: Analysis) -> np.ndarray:
+    pattern = analysis.pattern.copy()
+    pattern.data = np.asarray(values)
+    return np.asarray(pattern.toarray())
+
+
+def tensor(value: float) -> torch.Tensor:
+    return torch.tensor(value, dtype=torch.float64, requires_grad=True)
+
+
+@settings(max_examples=30)
+@given(graph=graphs(masses=True), nu=st.integers(1, 3), normalized=st.booleans())
+def test_precision_equals_the_dense_reference(graph: gm.Graph, nu: int, normalized: bool) -> None:
+    lengthscale, amplitude = 1.7, 2.5
+    precision = MarkovPrecision(graph, nu, normalized=normalized)
+    expected = dense_precision(graph, nu, lengthscale, amplitude, normalized)
+    scale = np.abs(expected).max()
+    values = precision.values(tensor(lengthscale), tensor(amplitude)).detach().numpy()
+    np.testing.assert_allclose(to_dense(values, precision.analysis), expected, atol=1e-12 * scale)
+    shifted = precision.shifted_values(tensor(lengthscale)).detach().numpy()
+    dense_shifted = dense_laplacian(graph, normalized=normalized) + 2 * nu / lengthscale**2 * np.eye(graph.n_nodes)
+    np.testing.assert_allclose(to_dense(shifted, precision.shifted.analysis), dense_shifted, atol=1e-12 * scale)
+    # The covariance is the kernel; its average variance is tr Q⁻¹ / N.
+    lower = precision.polynomial.lower(precision.coefficients(lengthscale, amplitude))
+    factor = precision.analysis.factorize_lower(lower)
+    kernel = dense_kernel(graph, matern_psi(nu, lengthscale), normalized=normalized)
+    variance = factor.diagonal_of_inverse()
+    np.testing.assert_allclose(variance / variance.mean(), np.diag(kernel), rtol=1e-9)
+    found = precision.logdet(tensor(lengthscale), tensor(amplitude)).item()
+    assert found == pytest.approx(np.linalg.slogdet(expected)[1], rel=1e-9, abs=1e-9)
+    # Traces with the selected inverse, and quadratic forms.
+    inverse = np.linalg.inv(expected)
+    root = np.ones(graph.n_nodes) if graph.masses is None else np.sqrt(graph.masses)
+    laplacian = dense_laplacian(graph, normalized=normalized)
+    powers = [root[:, None] * np.linalg.matrix_power(laplacian, j) * root for j in range(nu + 1)]
+    traces = precision.polynomial.traces(factor.selected_inverse())
+    np.testing.assert_allclose(traces, [np.trace(inverse @ power) for power in powers], rtol=1e-8, atol=1e-9)
+    f = np.random.default_rng(0).standard_normal(graph.n_nodes)
+    weighted = root * f
+    forms = [weighted @ np.linalg.matrix_power(dense_shifted, k) @ weighted for k in (nu - 1, nu)]
+    np.testing.assert_allclose(precision.quadratic_forms(f, precision.shift(lengthscale)), forms, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("nu", "normalized"), list(product([1, 2, 3], [False, True])))
+def test_posterior_precision_and_its_gradients(nu: int, normalized: bool) -> None:
+    base = gm.make_roads(14, seed=3)
+    graph = gm.Graph.from_edges(base.edges, length="length", masses=np.linspace(0.5, 1.5, base.n_nodes))
+    precision = MarkovPrecision(graph, nu, normalized=normalized)
+    nodes, noise = np.array([0, 2, 2, 3]), np.array([0.1, 0.2, 0.4, 1.0])
+    added = precision.observed(nodes, noise)
+    assert added[2] == pytest.approx(1 / 0.2 + 1 / 0.4)
+    b = torch.tensor(np.random.default_rng(1).standard_normal((graph.n_nodes, 2)), requires_grad=True)
+
+    def pieces(
+        lengthscale: torch.Tensor, amplitude: torch.Tensor, extra: torch.Tensor, b: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        values = precision.with_observations(precision.values(lengthscale, amplitude), extra)
+        analysis = precision.analysis
+        return (
+            precision.logdet(lengthscale, amplitude),
+            sparse_logdet(values, analysis),
+            sparse_solve(values, b, analysis),
+            sparse_solve(values, b[:, 0], analysis),
+        )
+
+    inputs = (tensor(1.3), tensor(0.7), torch.tensor(added, requires_grad=True), b)
+    assert torch.autograd.gradcheck(pieces, inputs, eps=1e-6, atol=1e-6, rtol=1e-6)
+    expected = dense_precision(graph, nu, 1.3, 0.7, normalized) + np.diag(added)
+    _, logdet, solution, one = pieces(*inputs)
+    assert logdet.item() == pytest.approx(np.linalg.slogdet(expected)[1], rel=1e-10)
+    np.testing.assert_allclose(solution.detach(), np.linalg.solve(expected, b.detach()), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(one.detach(), solution.detach()[:, 0], rtol=1e-12)
+
+
+def test_gradients_in_every_entry() -> None:
+    matrix = MarkovPrecision(gm.make_roads(12, seed=1), 2)
+    analysis = matrix.analysis
+    values = matrix.values(tensor(2.0), tensor(1.0)).detach()
+    lower, mirror = (torch.as_tensor(p.astype(np.int64)) for p in (analysis.lower_positions, analysis.mirror_positions))
+
+    def symmetric(entries: torch.Tensor) -> torch.Tensor:
+        return torch.zeros_like(values).index_put((lower,), entries).index_put((mirror,), entries)
+
+    b = torch.linspace(-1, 1, analysis.n, dtype=torch.float64)
+    entries = values[lower].requires_grad_()
+    assert torch.autograd.gradcheck(lambda e: sparse_logdet(symmetric(e), analysis), (entries,), atol=1e-6)
+    assert torch.autograd.gradcheck(lambda e: sparse_solve(symmetric(e), b, analysis), (entries,), atol=1e-6)
+
+
+def test_lower_values_can_be_written_in_place() -> None:
+    precision = MarkovPrecision(gm.make_roads(300, seed=0), 2)
+    first, second = (precision.coefficients(kappa, 1.0) for kappa in (2.0, 5.0))
+    factor = precision.analysis.factorize_lower(precision.polynomial.lower(first))
+    buffer = factor.lower_values
+    precision.polynomial.lower(second, out=buffer)
+    factor.update_lower()
+    fresh = precision.analysis.factorize(precision.polynomial.values(second))
+    assert factor.lower_values is buffer
+    assert factor.logdet() == pytest.approx(fresh.logdet(), rel=1e-14)
+    buffer[:] = np.nan
+    with pytest.raises(gm.errors.NotPositiveDefiniteError):
+        factor.update_lower()
+
+
+def test_what_cannot_be_done_is_refused() -> None:
+    graph = gm.make_roads(30)
+    for nu in (0, 1.5, "2"):
+        with pytest.raises(KernelError, match="`nu` must be a whole number"):
+            MarkovPrecision(graph, nu)  # type: ignore[arg-type]
+    with pytest.raises(TableError, match="`noise` must be above 0"):
+        MarkovPrecision(graph, 1).observed([0], 0.0)
+    # The square of a star is dense: 4 million entries, counted before they are formed.
+    star = gm.Graph.from_networkx(nx.star_graph(2000))
+    with pytest.raises(ResourceError, match=r"power 2 of a matrix of 2,001 rows.*entries"):
+        MarkovPrecision(star, 2, memory_limit=20e6)
+    assert MarkovPrecision(star, 1, memory_limit=20e6).analysis.nnz_factor < 10_000
+
+
+def test_polynomials_with_scaling() -> None:
+    laplacian = gm.make_roads(40, seed=0).laplacian()
+    scaling = np.linspace(1.0, 2.0, laplacian.shape[0])
+    polynomial = MatrixPolynomial(laplacian, 3, scaling=scaling)
+    coefficients = np.array([0.5, 1.0, -0.25, 2.0])
+    dense = laplacian.toarray()
+    expected = sum(c * np.linalg.matrix_power(dense, j) for j, c in enumerate(coefficients))
+    expected = scaling[:, None] * expected * scaling
+    found = to_dense(polynomial.values(coefficients), polynomial.analysis)
+    np.testing.assert_allclose(found, expected, atol=1e-10 * np.abs(expected).max())
+    assert analyze(polynomial.analysis.pattern).nnz_factor == polynomial.analysis.nnz_factor
