@@ -158,6 +158,8 @@ def test_offsets_are_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = analyze(matrix)
     assert wide.lower_positions.dtype == np.int64
     assert wide.factorize(matrix.data).logdet() == expected
+    with pytest.raises(ResourceError, match="METIS cannot"):
+        analyze(matrix, ordering="metis")
     monkeypatch.setattr(_pattern, "INT32_LIMIT", matrix.shape[0] - 1)
     with pytest.raises(ResourceError, match="rows exceeds"):
         analyze(matrix)
