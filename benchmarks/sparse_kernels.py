@@ -415,9 +415,7 @@ def plain_report(results: dict[str, Any], rows: list[dict[str, Any]]) -> list[st
     for row in rows:
         r = results.get(key_of(row))
         if r is None or "error" in r:
-            lines.append(
-                f"| {row['graph']} | {row['nu']} | {row['n']:,} | {(r or {}).get('error', '')} |" + " |" * 8
-            )
+            lines.append(f"| {row['graph']} | {row['nu']} | {row['n']:,} | {(r or {}).get('error', '')} |" + " |" * 8)
             continue
         times = " | ".join(cell(r[k]) for k in ("analysis", "numeric", "solve", "selected"))
         lines.append(
@@ -431,9 +429,7 @@ def plain_report(results: dict[str, Any], rows: list[dict[str, Any]]) -> list[st
 def fitted_exponents(results: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
     lines = ["", "Fitted exponents (slope of log time, or memory, against log n):", ""]
     for nu in sorted({row["nu"] for row in rows}):
-        known = [
-            (row["n"], results[key_of(row)]) for row in rows if row["nu"] == nu and key_of(row) in results
-        ]
+        known = [(row["n"], results[key_of(row)]) for row in rows if row["nu"] == nu and key_of(row) in results]
         known = [(n, r) for n, r in known if "error" not in r]
         if len(known) < 2:
             continue
@@ -447,9 +443,7 @@ def fitted_exponents(results: dict[str, Any], rows: list[dict[str, Any]]) -> lis
     return lines
 
 
-def write_report(
-    section: str, results: dict[str, Any], rows: list[dict[str, Any]], out: Path, quick: bool
-) -> Path:
+def write_report(section: str, results: dict[str, Any], rows: list[dict[str, Any]], out: Path, quick: bool) -> Path:
     lines = [f"# Sparse kernels: {section}", ""]
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     lines.append(f"{time.strftime('%Y-%m-%d')}, {machine}.")

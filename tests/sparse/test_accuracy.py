@@ -39,15 +39,11 @@ def check_factor(factor: Factor, matrix: sp.csc_array, inverse: np.ndarray, logd
     selected = factor.selected_inverse()
     entries = selected.to_csc().tocoo()
     assert entries.nnz >= 2 * factor.analysis.nnz_factor - n
-    error = np.abs(entries.data - inverse[entries.row, entries.col]) / (
-        scale[entries.row] * scale[entries.col]
-    )
+    error = np.abs(entries.data - inverse[entries.row, entries.col]) / (scale[entries.row] * scale[entries.col])
     assert error.max(initial=0.0) < TOLERANCE
     np.testing.assert_allclose(selected.diagonal(), np.diag(inverse), rtol=TOLERANCE)
     columns = np.repeat(np.arange(n), np.diff(matrix.indptr))
-    error = np.abs(selected.on_pattern() - inverse[matrix.indices, columns]) / (
-        scale[matrix.indices] * scale[columns]
-    )
+    error = np.abs(selected.on_pattern() - inverse[matrix.indices, columns]) / (scale[matrix.indices] * scale[columns])
     assert error.max(initial=0.0) < TOLERANCE
     other = np.random.default_rng(0).random(n)
     values = matrix.data * (other[matrix.indices] + other[columns])

@@ -27,9 +27,7 @@ print(_compile.cache_directory(), sum(children_lists.stats.cache_hits.values()))
 
 
 def run(program: str, **environment: str) -> str:
-    kept = {
-        key: value for key, value in os.environ.items() if key not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")
-    }
+    kept = {key: value for key, value in os.environ.items() if key not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**kept, **environment},
@@ -89,9 +87,7 @@ def test_without_any_writable_folder_code_is_compiled_anew(copy: Path) -> None:
     (copy / "sparse" / "_compile.py").write_text(
         (copy / "sparse" / "_compile.py")
         .read_text(encoding="utf-8")
-        .replace(
-            "def _candidates() -> Iterator[Path]:\n", "def _candidates() -> Iterator[Path]:\n    return\n", 1
-        ),
+        .replace("def _candidates() -> Iterator[Path]:\n", "def _candidates() -> Iterator[Path]:\n    return\n", 1),
         encoding="utf-8",
     )
     assert run(program, PYTHONPATH=str(copy.parent)) == "None 0"
@@ -120,6 +116,4 @@ def test_layers() -> None:
                 names = [node.module or ""]
             for name in names:
                 if name.split(".")[0] == "graphmatern":
-                    assert name.startswith(
-                        ("graphmatern.sparse", "graphmatern.errors", "graphmatern._validation")
-                    )
+                    assert name.startswith(("graphmatern.sparse", "graphmatern.errors", "graphmatern._validation"))

@@ -17,9 +17,7 @@ def matrix() -> sp.csc_array:
 
 
 def position(matrix: sp.csc_array, i: int, j: int) -> int:
-    return int(
-        matrix.indptr[j] + np.flatnonzero(matrix.indices[matrix.indptr[j] : matrix.indptr[j + 1]] == i)[0]
-    )
+    return int(matrix.indptr[j] + np.flatnonzero(matrix.indices[matrix.indptr[j] : matrix.indptr[j + 1]] == i)[0])
 
 
 def first_pair(matrix: sp.csc_array) -> tuple[int, int]:
@@ -195,9 +193,7 @@ def test_the_square_of_a_star_is_dense_and_right() -> None:
     matrix = precision(SHAPES["star"](300), 2)
     assert matrix.nnz == 300 * 300
     factor = analyze(matrix).factorize(matrix.data)
-    np.testing.assert_allclose(
-        factor.diagonal_of_inverse(), np.diag(np.linalg.inv(matrix.toarray())), rtol=1e-9
-    )
+    np.testing.assert_allclose(factor.diagonal_of_inverse(), np.diag(np.linalg.inv(matrix.toarray())), rtol=1e-9)
 
 
 def test_positions_let_a_caller_write_values(matrix: sp.csc_array) -> None:

@@ -64,9 +64,7 @@ def test_binary_tree_below_a_clique() -> None:
     analysis = analyze(pattern, ordering=order, n_threads=1)
     assert analysis.working_entries <= MULTIPLE * analysis.n_entries
     factor = analysis.factorize(pattern.data)
-    np.testing.assert_allclose(
-        factor.diagonal_of_inverse(), np.diag(np.linalg.inv(pattern.toarray())), rtol=1e-9
-    )
+    np.testing.assert_allclose(factor.diagonal_of_inverse(), np.diag(np.linalg.inv(pattern.toarray())), rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -84,7 +82,7 @@ def test_update_and_selected_inverse_allocate_nothing_the_second_time() -> None:
     values = inverse.on_pattern()
     panels, stack = factor._panels.ctypes.data, factor._work.stack.ctypes.data
     factor.update(matrix.data)
-    inverse.trace(matrix.data)
+    factor.selected_inverse(out=inverse).trace(matrix.data)  # loads the compiled code
     tracemalloc.start()
     try:
         for _ in range(2):
@@ -159,6 +157,8 @@ def test_offsets_are_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = analyze(matrix)
     assert wide.lower_positions.dtype == np.int64
     assert wide.factorize(matrix.data).logdet() == expected
+    with pytest.raises(ResourceError, match="METIS cannot"):
+        analyze(matrix, ordering="metis")
     monkeypatch.setattr(_pattern, "INT32_LIMIT", matrix.shape[0] - 1)
     with pytest.raises(ResourceError, match="rows exceeds"):
         analyze(matrix)

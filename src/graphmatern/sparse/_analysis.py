@@ -92,9 +92,7 @@ class Analysis:
         panel = np.zeros(len(start), np.int64)
         np.cumsum(np.diff(start) * height, out=panel[1:])
         self.n_entries = int(panel[-1])
-        row_start, rows = _symbolic.row_lists(
-            near.indptr, near.indices, permutation, start, height, tree, supernode
-        )
+        row_start, rows = _symbolic.row_lists(near.indptr, near.indices, permutation, start, height, tree, supernode)
         child_start, child = _symbolic.children_lists(tree)
         # Positions in the caller's values, in 32 bits where they fit.
         narrow = len(indices) <= _pattern.INT32_LIMIT
@@ -144,9 +142,7 @@ class Analysis:
     @property
     def memory_bytes(self) -> int:
         """Memory for one factor, its selected inverse and their working memory, and for this analysis."""
-        structure = (
-            sum(array.nbytes for array in self._structure) + self._indptr.nbytes + self._indices.nbytes
-        )
+        structure = sum(array.nbytes for array in self._structure) + self._indptr.nbytes + self._indices.nbytes
         return structure + self._mirror_bytes + 8 * (2 * self.n_entries + self.working_entries)
 
     @property
@@ -235,9 +231,7 @@ def _prepare(
     if n_threads is None:
         n_threads = _resources.available_threads()
     elif n_threads < 1:
-        fault = Fault(
-            "n_threads", "must be at least 1", str(n_threads), "Leave it out to use all processors."
-        )
+        fault = Fault("n_threads", "must be at least 1", str(n_threads), "Leave it out to use all processors.")
         raise InputError("no analysis was made", [fault])
     indptr, indices = _pattern.canonical(pattern, check=check)
     n = len(indptr) - 1
@@ -324,9 +318,7 @@ def analyze(
     indptr, indices, near, elimination, n_threads, cost = _prepare(pattern, ordering, n_threads, check)
     check_cost(cost, memory_limit, max_seconds)
     if elimination.nnz >= MAX_ENTRIES:
-        raise ResourceError(
-            f"the factor has {elimination.nnz} entries, more than offsets can count ({MAX_ENTRIES})"
-        )
+        raise ResourceError(f"the factor has {elimination.nnz} entries, more than offsets can count ({MAX_ENTRIES})")
     analysis = Analysis(indptr, indices, near, elimination, n_threads)
     check_cost(analysis.cost, memory_limit, max_seconds)
     return analysis

@@ -113,9 +113,7 @@ def potri(blas: Blas, n: int, a: int, lda: int) -> None:
 
 
 @jit
-def trsm(
-    blas: Blas, right: bool, transpose: bool, m: int, n: int, a: int, lda: int, b: int, ldb: int
-) -> None:
+def trsm(blas: Blas, right: bool, transpose: bool, m: int, n: int, a: int, lda: int, b: int, ldb: int) -> None:
     """Overwrite B (m, n) by op(A)⁻¹ B, or by B op(A)⁻¹ if ``right``; A is lower triangular."""
     table, ints, reals, letters = blas
     ints[0] = m

@@ -48,9 +48,7 @@ class _Workspace:
         self.stack = _aligned(self.shifts[-1] + plan.task_stack + 1)
         self.rooms = [_aligned(analysis._room) for _ in range(n_threads)]
         self.where = [np.empty(analysis._max_below + 1, np.int64) for _ in range(n_threads)]
-        self.tasks = [
-            (np.array([a]), np.array([b])) for a, b in zip(plan.task_start, plan.task_end, strict=True)
-        ]
+        self.tasks = [(np.array([a]), np.array([b])) for a, b in zip(plan.task_start, plan.task_end, strict=True)]
         self.lower = np.empty(len(analysis._structure.source))
 
 
@@ -290,9 +288,7 @@ class Factor:
         if out is None:
             out = SelectedInverse(self.analysis)
         elif out.analysis is not self.analysis:
-            fault = Fault(
-                "out", "must belong to the same analysis", repr(out), "Leave it out the first time."
-            )
+            fault = Fault("out", "must belong to the same analysis", repr(out), "Leave it out the first time.")
             raise InputError("no selected inverse was computed", [fault])
         tree, work, table = self.analysis._structure, self._work, addresses()
         panels, inverse, stack = self._panels, out._panels, work.stack
@@ -355,15 +351,11 @@ class SelectedInverse:
         from scipy import sparse
 
         n = self.analysis.n
-        row, column, value = _values.lower_triangle(
-            self.analysis._structure, self.analysis.permutation, self._panels
-        )
+        row, column, value = _values.lower_triangle(self.analysis._structure, self.analysis.permutation, self._panels)
         other = row != column
         rows = np.concatenate([row, column[other]])
         columns = np.concatenate([column, row[other]])
-        return sparse.coo_array(
-            (np.concatenate([value, value[other]]), (rows, columns)), shape=(n, n)
-        ).tocsc()
+        return sparse.coo_array((np.concatenate([value, value[other]]), (rows, columns)), shape=(n, n)).tocsc()
 
 
 def _values_array(values: ArrayLike, analysis: Analysis) -> Floats:

@@ -52,9 +52,7 @@ def _open(
 
 
 @jit
-def _factor_diagonal(
-    tree: Structure, s: int, begin: int, end: int, lower: Floats, factor: Floats, table: Longs
-) -> int:
+def _factor_diagonal(tree: Structure, s: int, begin: int, end: int, lower: Floats, factor: Floats, table: Longs) -> int:
     """Factorise the diagonal block of columns ``begin`` to ``end - 1``; return the one that failed, or -1."""
     height = tree.height[s]
     blas = _blas.workspace(table)
@@ -76,9 +74,7 @@ def _solve_rows(
     """Divide rows ``first`` to ``last - 1`` of columns ``begin`` to ``end - 1`` by their diagonal block."""
     blas = _blas.workspace(table)
     column = factor.ctypes.data + 8 * (panel + begin * height)
-    _blas.trsm(
-        blas, True, True, last - first, end - begin, column + 8 * begin, height, column + 8 * first, height
-    )
+    _blas.trsm(blas, True, True, last - first, end - begin, column + 8 * begin, height, column + 8 * first, height)
 
 
 @jit
@@ -183,9 +179,7 @@ def factorize_front(
         crew.run(len(rows), solve)
         columns = _blocks(end, width, _BLOCK)
 
-        def update(
-            task: int, _worker: int, begin: int = begin, end: int = end, columns: Blocks = columns
-        ) -> None:
+        def update(task: int, _worker: int, begin: int = begin, end: int = end, columns: Blocks = columns) -> None:
             _update_columns(panel, height, begin, end, *columns[task], factor, table)
 
         crew.run(len(columns), update)
@@ -209,9 +203,7 @@ def _hand_on(tree: Structure, s: int, inverse: Floats, stack: Floats) -> None:
 
 
 @jit
-def _invert_diagonal(
-    panel: int, width: int, height: int, factor: Floats, inverse: Floats, table: Longs
-) -> None:
+def _invert_diagonal(panel: int, width: int, height: int, factor: Floats, inverse: Floats, table: Longs) -> None:
     """Write (L[J, J] L[J, J]ᵀ)⁻¹."""
     for k in range(width):
         column = panel + k * height

@@ -181,20 +181,14 @@ def _update_small(factor: Floats, panel: int, width: int, height: int, stack: Fl
             target = mine + j * below
             if first == 0:
                 for i in range(j, below):
-                    stack[target + i] = -(
-                        p * factor[a + i] + q * factor[b + i] + r * factor[c + i] + t * factor[d + i]
-                    )
+                    stack[target + i] = -(p * factor[a + i] + q * factor[b + i] + r * factor[c + i] + t * factor[d + i])
             else:
                 for i in range(j, below):
-                    stack[target + i] -= (
-                        p * factor[a + i] + q * factor[b + i] + r * factor[c + i] + t * factor[d + i]
-                    )
+                    stack[target + i] -= p * factor[a + i] + q * factor[b + i] + r * factor[c + i] + t * factor[d + i]
 
 
 @inline
-def _factor_large(
-    blas: Blas, tree: Structure, s: int, lower: Floats, factor: Floats, stack: Floats, mine: int
-) -> int:
+def _factor_large(blas: Blas, tree: Structure, s: int, lower: Floats, factor: Floats, stack: Floats, mine: int) -> int:
     """Do the same as `_factor_small` and `_update_small`, with BLAS."""
     width = tree.start[s + 1] - tree.start[s]
     height = tree.height[s]
@@ -246,9 +240,7 @@ def find_rows(tree: Structure, s: int, first: int, ancestor: int, where: Longs) 
 
 
 @inline
-def _add_to_ancestors(
-    tree: Structure, s: int, mine: int, factor: Floats, stack: Floats, where: Longs
-) -> None:
+def _add_to_ancestors(tree: Structure, s: int, mine: int, factor: Floats, stack: Floats, where: Longs) -> None:
     """Add the update matrix of a detached supernode to the panels of its ancestors."""
     size = tree.row_start[s + 1] - tree.row_start[s]
     k = 0
@@ -269,9 +261,7 @@ def place(tree: Structure, s: int, shift: int) -> int:
 
 
 @inline
-def open_front(
-    tree: Structure, s: int, shift: int, loaded: bool, lower: Floats, factor: Floats, stack: Floats
-) -> None:
+def open_front(tree: Structure, s: int, shift: int, loaded: bool, lower: Floats, factor: Floats, stack: Floats) -> None:
     """Fill the panel of supernode s with the entries of the matrix and of its children's update matrices."""
     if not loaded:
         load_panel(tree, s, lower, factor)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from graphmatern._validation import FaultList, check_choice
-from graphmatern.errors import InputError
+from graphmatern.errors import InputError, ResourceError
+from graphmatern.sparse import _pattern
 from graphmatern.sparse._minimum_degree import minimum_degree
 from graphmatern.sparse._pattern import relabel
 from graphmatern.sparse._symbolic import column_counts, elimination_tree, postorder
@@ -69,6 +70,8 @@ def _metis(indptr: Longs, indices: Ints) -> Ints:
     neighbours = indices[off_diagonal]
     if len(neighbours) == 0:
         return np.arange(n, dtype=np.int32)
+    if len(neighbours) > _pattern.INT32_LIMIT:
+        raise ResourceError(f"METIS cannot order {len(neighbours)} entries; use `ordering='minimum_degree'`.")
     starts = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(columns[off_diagonal], minlength=n), out=starts[1:])
     with warnings.catch_warnings():
@@ -86,9 +89,7 @@ def _given(order: ArrayLike, n: int) -> Ints:
     right = array.shape == (n,) and (array.dtype.kind in "iu" or n == 0)
     if not right or not np.array_equal(np.sort(array), np.arange(n)):
         received = f"an array of shape {array.shape} and type {array.dtype}"
-        raise faults.raise_now(
-            "ordering", f"must be a permutation of 0 to {n - 1}", received, "Or give a name."
-        )
+        raise faults.raise_now("ordering", f"must be a permutation of 0 to {n - 1}", received, "Or give a name.")
     return array.astype(np.int32)
 
 
@@ -112,7 +113,8 @@ def choose(indptr: Longs, indices: Ints, ordering: str | Ints) -> Elimination:
         return _eliminate("metis", indptr, indices, _metis(indptr, indices))
     first = _eliminate("minimum_degree", indptr, indices, minimum_degree(indptr, indices, 10.0))
     saving = first.flops * _SECONDS_PER_FLOP_SAVED
-    if ordering == "minimum_degree" or saving < len(indices) * _METIS_SECONDS:
+    too_large = len(indices) > _pattern.INT32_LIMIT  # for METIS
+    if ordering == "minimum_degree" or too_large or saving < len(indices) * _METIS_SECONDS:
         return first
     second = _eliminate("metis", indptr, indices, _metis(indptr, indices))
     return min(first, second, key=lambda elimination: elimination.flops)

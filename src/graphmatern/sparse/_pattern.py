@@ -56,9 +56,7 @@ def canonical(pattern: spmatrix | sparray | Any, *, check: bool = True) -> tuple
 
     faults = FaultList("no analysis was made")
     if not sparse.issparse(pattern):
-        raise faults.raise_now(
-            "pattern", "must be a SciPy sparse matrix", type(pattern).__name__, "Convert it."
-        )
+        raise faults.raise_now("pattern", "must be a SciPy sparse matrix", type(pattern).__name__, "Convert it.")
     pattern = cast("Any", pattern)
     if pattern.ndim != 2 or pattern.shape[0] != pattern.shape[1]:
         raise faults.raise_now("pattern", "must be square", f"shape {pattern.shape}", "Pass a square matrix.")
@@ -77,9 +75,7 @@ def canonical(pattern: spmatrix | sparray | Any, *, check: bool = True) -> tuple
         code, i, j = _fault(indptr, indices)
         if code == 1:
             remedy = "Pass `pattern + pattern.T`."
-            faults.add(
-                "pattern", "must be symmetric", f"an entry for only one of ({i}, {j}) and ({j}, {i})", remedy
-            )
+            faults.add("pattern", "must be symmetric", f"an entry for only one of ({i}, {j}) and ({j}, {i})", remedy)
         if code == 2:
             remedy = "Add `scipy.sparse.eye(n)`, or store explicit zeros."
             faults.add("pattern", "must hold the whole diagonal", f"no entry ({i}, {i})", remedy)

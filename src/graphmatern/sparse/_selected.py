@@ -40,9 +40,7 @@ __all__ = ["hand_to_children", "invert_runs", "read_from_ancestors"]
 
 
 @inline
-def read_from_ancestors(
-    tree: Structure, s: int, mine: int, inverse: Floats, stack: Floats, where: Longs
-) -> None:
+def read_from_ancestors(tree: Structure, s: int, mine: int, inverse: Floats, stack: Floats, where: Longs) -> None:
     """Gather Z[R, R] of a detached supernode from the panels of its ancestors."""
     size = tree.row_start[s + 1] - tree.row_start[s]
     k = 0
@@ -57,9 +55,7 @@ def read_from_ancestors(
 
 
 @inline
-def _hand_to_child(
-    tree: Structure, s: int, c: int, mine: int, theirs: int, inverse: Floats, stack: Floats
-) -> None:
+def _hand_to_child(tree: Structure, s: int, c: int, mine: int, theirs: int, inverse: Floats, stack: Floats) -> None:
     """Write Z[R, R] of child c, taken from the panel of s and from Z[R, R] of s."""
     begin = tree.row_start[c]
     size = tree.row_start[c + 1] - begin

@@ -63,9 +63,7 @@ class Structure(NamedTuple):
     child: Ints  # children of each supernode
     panel: Longs  # (size + 1,) offset of each panel, columns of `height` entries, in the factor
     entry_start: Longs  # (n + 1,) into source and entry_row
-    source: NDArray[
-        np.integer
-    ]  # position in the caller's values of each entry of the permuted lower triangle
+    source: NDArray[np.integer]  # position in the caller's values of each entry of the permuted lower triangle
     entry_row: Ints  # its position in the front
     offset: Longs  # (size,) place of each update matrix in the working memory
     in_task: Flags  # (size,) the place is relative to the stack of the thread

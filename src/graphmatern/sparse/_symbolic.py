@@ -158,18 +158,15 @@ def _find(parent: Ints, node: int) -> int:
 
 
 @inline
-def _worth_merging(n_columns: int, entries: float, zeros: float, new_zeros: int) -> bool:
-    """Decide whether a merged supernode may hold so many zeros; small ones may hold a larger part."""
-    if new_zeros == 0:
-        return True
-    share = zeros / entries
+def _worth_merging(n_columns: int, n_rows: int, share: float) -> bool:
+    """Decide whether a merged supernode may hold this share of zeros; small ones may hold a larger one."""
+    if n_rows > 64 or n_columns > 48:
+        return share < 0.03
     if n_columns <= 4:
         return share < 0.5
     if n_columns <= 16:
         return share < 0.25
-    if n_columns <= 48:
-        return share < 0.10
-    return share < 0.03
+    return share < 0.10
 
 
 @jit
@@ -197,7 +194,9 @@ def _amalgamate(parent: Ints, width: Ints, height: Ints) -> Ints:
     """Merge children into their parents where that costs few zeros; update ``width`` and ``height``.
 
     Small fronts are dominated by the handling of indices, so that a few operations on zeros are a good
-    bargain. Returns the supernode (size,) into which each was merged, itself for those that remain.
+    bargain.
+
+    Returns the supernode (size,) into which each was merged, itself for those that remain.
     """
     size = len(parent)
     into = np.arange(size).astype(np.int32)
@@ -212,7 +211,12 @@ def _amalgamate(parent: Ints, width: Ints, height: Ints) -> Ints:
         n_rows = np.int64(width[s]) + height[p]
         entries = n_columns * float(n_rows) - 0.5 * n_columns * (n_columns - 1.0)
         total = zeros[s] + zeros[p] + new_zeros
-        if _worth_merging(n_columns, entries, total, new_zeros):
+        share = total / entries
+        # A long list of rows: passing on its update matrix costs more than some operations on zeros.
+        below = float(height[s] - width[s])
+        extra = width[s] * (float(n_rows) ** 2 - float(height[s]) ** 2)
+        saving = below > 64.0 and extra < 10.0 * below * below and share < 0.3
+        if new_zeros == 0 or saving or _worth_merging(n_columns, n_rows, share):
             into[s] = p
             width[p] = n_columns
             height[p] = n_rows
@@ -358,9 +362,7 @@ def row_lists(
 
 
 @jit
-def relative_rows(
-    start: Longs, tree: Ints, row_start: Longs, rows: Ints, child_start: Longs, child: Ints
-) -> Ints:
+def relative_rows(start: Longs, tree: Ints, row_start: Longs, rows: Ints, child_start: Longs, child: Ints) -> Ints:
     """Return, for each entry of ``rows``, its position in the front of the parent supernode."""
     relative = np.empty(len(rows), np.int32)
     position = np.empty(start[-1], np.int32)

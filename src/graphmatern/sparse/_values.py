@@ -71,10 +71,7 @@ def trace(tree: Structure, panels: Floats, values: Floats) -> float:
     for s in range(len(tree.height)):
         column = tree.panel[s]
         for j in range(tree.start[s], tree.start[s + 1]):
-            diagonal += (
-                panels[column + tree.entry_row[tree.entry_start[j]]]
-                * values[tree.source[tree.entry_start[j]]]
-            )
+            diagonal += panels[column + tree.entry_row[tree.entry_start[j]]] * values[tree.source[tree.entry_start[j]]]
             for k in range(tree.entry_start[j] + 1, tree.entry_start[j + 1]):
                 if k >= last:
                     first = k
