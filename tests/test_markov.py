@@ -67,10 +67,11 @@ def test_precision_equals_the_dense_reference(graph: gm.Graph, nu: int, normaliz
     powers = [root[:, None] * np.linalg.matrix_power(laplacian, j) * root for j in range(nu + 1)]
     traces = precision.polynomial.traces(factor.selected_inverse())
     np.testing.assert_allclose(traces, [np.trace(inverse @ power) for power in powers], rtol=1e-8, atol=1e-9)
-    f = np.random.default_rng(0).standard_normal(graph.n_nodes)
-    weighted = root * f
-    forms = [weighted @ np.linalg.matrix_power(dense_shifted, k) @ weighted for k in (nu - 1, nu)]
-    np.testing.assert_allclose(precision.quadratic_forms(f, precision.shift(lengthscale)), forms, rtol=1e-10)
+    f = np.random.default_rng(0).standard_normal((graph.n_nodes, 2))
+    weighted = root[:, None] * f
+    forms = [weighted.T @ np.linalg.matrix_power(dense_shifted, k) @ weighted for k in (nu - 1, nu)]
+    found_forms = precision.quadratic_form_matrices(f, precision.shift(lengthscale))
+    np.testing.assert_allclose(found_forms, forms, rtol=1e-10, atol=1e-12 * scale)
 
 
 @pytest.mark.parametrize(("nu", "normalized"), list(product([1, 2, 3], [False, True])))

@@ -182,18 +182,22 @@ class MarkovPrecision:
         positions = torch.as_tensor(self.analysis.diagonal_positions.astype(np.int64))
         return values.index_add(0, positions, added.to(values))
 
-    def quadratic_forms(self, f: Floats, shift: float) -> tuple[float, float]:
+    def quadratic_form_matrices(self, f: Floats, shift: float) -> tuple[Floats, Floats]:
         """fᵀ A^(1/2) M^k A^(1/2) f for k = ν − 1 and ν, by products with Δ.
 
         Parameters
         ----------
-        f : ndarray, shape (n_nodes,)
-            A function on the nodes.
+        f : ndarray, shape (n_nodes, k)
+            Functions on the nodes.
         shift : float
             2ν/κ².
+
+        Returns
+        -------
+        lower, own : ndarray, shape (k, k)
         """
-        images = [f if self._root_mass is None else self._root_mass * f]
+        images = [f if self._root_mass is None else self._root_mass[:, None] * f]
         while 2 * (len(images) - 1) < self.nu:
             images.append(self._laplacian @ images[-1] + shift * images[-1])
-        form = [float(images[k // 2] @ images[k - k // 2]) for k in (self.nu - 1, self.nu)]
-        return form[0], form[1]
+        lower, own = (images[k // 2].T @ images[k - k // 2] for k in (self.nu - 1, self.nu))
+        return lower, own

@@ -1,0 +1,133 @@
+"""The Markov engine: exact inference through the sparse precision, for Matérn kernels of integer smoothness.
+
+With Q the prior precision, P = Q + AᵀR⁻¹A the posterior one and m = P⁻¹AᵀR⁻¹y, the covariance C of the observations has
+log det C = log det P − log det Q + log det R and yᵀC⁻¹y = yᵀR⁻¹y − mᵀPm. Derivatives need P⁻¹ and M⁻¹ on the patterns
+of P and M only: the selected inverses.
+"""
+
+from __future__ import annotations
+
+from math import comb
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphmatern.inference._markov import MarkovPrecision
+from graphmatern.inference._observations import Moments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from graphmatern.graph import Graph
+    from graphmatern.inference._observations import Batch
+    from graphmatern.sparse import Factor, SelectedInverse
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["MarkovEngine"]
+
+
+class MarkovEngine:
+    """Exact inference in the coordinates log κ and log a (amplitude), in which an evaluation needs no trace of Q⁻¹.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    nu : int
+        Smoothness.
+    batches : sequence of Batch
+        The observations.
+    normalized : bool
+        Which Laplacian.
+    n_threads : int, optional
+        Threads that factorise.
+    """
+
+    name = "markov"
+
+    def __init__(
+        self, graph: Graph, nu: int, batches: Sequence[Batch], *, normalized: bool, n_threads: int | None = None
+    ) -> None:
+        self.precision = MarkovPrecision(graph, nu, normalized=normalized, n_threads=n_threads)
+        self._batches = list(batches)
+        self._data = [np.hstack([batch.y, batch.design]) for batch in batches]
+        self._n_covariates = batches[0].design.shape[1] if batches else 0
+        # One factor and one selected inverse for every posterior precision in turn, and one of each for M.
+        self._posterior: tuple[Factor, SelectedInverse] | None = None
+        self._shifted: tuple[Factor, SelectedInverse] | None = None
+
+    def _refactor(
+        self, which: str, coefficients: Floats, extra: Floats | None = None
+    ) -> tuple[Factor, SelectedInverse]:
+        """Factorise in the memory of the last time; the selected inverse comes with it."""
+        polynomial = self.precision.polynomial if which == "_posterior" else self.precision.shifted
+        kept: tuple[Factor, SelectedInverse] | None = getattr(self, which)
+        if kept is None:
+            factor = polynomial.analysis.factorize_lower(polynomial.lower(coefficients, extra))
+            kept = factor, factor.selected_inverse()
+            setattr(self, which, kept)
+            return kept
+        factor, inverse = kept
+        polynomial.lower(coefficients, extra, out=factor.lower_values)
+        factor.update_lower()
+        factor.selected_inverse(inverse)
+        return kept
+
+    def evaluate(self, log_lengthscale: float, log_amplitude: float, log_noise: float) -> tuple[float, Floats]:
+        """Negative log marginal likelihood and its gradient in (log κ, log a, log ρ).
+
+        Returns
+        -------
+        value : float
+        gradient : ndarray, shape (3,)
+        """
+        lengthscale, amplitude, rho = np.exp([log_lengthscale, log_amplitude, log_noise])
+        precision = self.precision
+        nu, n = precision.nu, precision.graph.n_nodes
+        c = precision.shift(lengthscale)
+        factor, inverse = self._refactor("_shifted", np.array([c, 1.0]))
+        masses = precision.graph.masses
+        prior_logdet = nu * factor.logdet() - n * log_amplitude + (0.0 if masses is None else np.log(masses).sum())
+        prior_trace = float(inverse.diagonal().sum())
+        coefficients = precision.coefficients(lengthscale, amplitude)
+        below = np.array([comb(nu - 1, j) * c ** (nu - 1 - j) for j in range(nu)])
+
+        moments = Moments(self._n_covariates)
+        derivatives = []
+        for batch, data in zip(self._batches, self._data, strict=True):
+            inverse_noise = 1.0 / (rho * batch.noise)
+            added = precision.observed(batch.nodes, rho * batch.noise)
+            posterior, selected = self._refactor("_posterior", coefficients, added)
+            right = np.zeros((n, data.shape[1]))
+            np.add.at(right, batch.nodes, inverse_noise[:, None] * data)
+            mean = posterior.solve(right)
+            forms = data.T @ (inverse_noise[:, None] * data) - right.T @ mean
+            log_determinant = posterior.logdet() - prior_logdet - float(np.log(inverse_noise).sum())
+            moments.add(log_determinant, forms, batch.n_replicates, len(batch.nodes))
+            used = float(added @ selected.diagonal())
+            # d/dc of Q is ν A^½ M^(ν−1) A^½ / a, and c = 2ν/κ² changes by −2c per log κ.
+            lower_forms, own_forms = precision.quadratic_form_matrices(mean, c)
+            rate = -2.0 * c * nu
+            trace = float(below @ precision.polynomial.traces(selected)[:nu]) / amplitude
+            residual = data - mean[batch.nodes]
+            derivatives.append(
+                (
+                    batch.n_replicates,
+                    (rate * (trace - prior_trace), rate * lower_forms / amplitude),
+                    (used, -own_forms / amplitude),
+                    (len(batch.nodes) - used, -(residual.T @ (inverse_noise[:, None] * residual))),
+                )
+            )
+        gradient = np.zeros(3)
+        for n_replicates, *parts in derivatives:
+            gradient += [moments.derivative(*part, n_replicates) for part in parts]
+        return moments.negative_log_likelihood(), gradient
+
+    def average_variance(self, log_lengthscale: float) -> float:
+        """Average prior variance over the nodes at amplitude 1: tr(A^(−½) M^(−ν) A^(−½)) / N."""
+        coefficients = self.precision.coefficients(float(np.exp(log_lengthscale)), 1.0)
+        _, inverse = self._refactor("_posterior", coefficients)
+        return float(inverse.diagonal().mean())

@@ -1,0 +1,221 @@
+"""The spectral engine: Bayesian linear regression on eigenvectors.
+
+f = Φ c with c ~ N(0, diag w), where Φ holds eigenvectors at the nodes and w = a Ψ(Λ). Per batch of n observations with
+noise ρ R₀ an evaluation costs O(n² ℓ) in function space, O(ℓ³) in feature space from the stored Gram matrix
+ΦᵀR₀⁻¹Φ, whichever is less, and O(ℓ) where that matrix is the identity: every node observed once with equal noise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg as la
+import torch
+
+from graphmatern.errors import NumericalError
+from graphmatern.inference._observations import Moments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from graphmatern.graph import Graph
+    from graphmatern.inference._observations import Batch
+    from graphmatern.kernels import Kernel
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["SpectralEngine"]
+
+
+def _cholesky(matrix: Floats) -> Floats:
+    try:
+        return np.asarray(la.cholesky(matrix, lower=True, overwrite_a=True, check_finite=False))
+    except la.LinAlgError:
+        raise NumericalError(
+            "the covariance of the observations is not positive definite. Likely causes: (a) a noise variance near 0 "
+            "with repeated or strongly correlated nodes: raise it; (b) parameters that are not finite."
+        ) from None
+
+
+class _FunctionSpace:
+    """One batch with fewer observations than eigenvectors: C = Φ diag(w) Φᵀ + ρ R₀, (n, n)."""
+
+    def __init__(self, features: Floats, batch: Batch) -> None:
+        self._features = np.ascontiguousarray(features)
+        self._transposed = np.asfortranarray(features)
+        self._noise = batch.noise
+        self._data = np.hstack([batch.y, batch.design])
+        self.n_replicates = batch.n_replicates
+
+    def evaluate(self, weights: Floats, rho: float) -> _Evaluation:
+        features, n = self._features, len(self._noise)
+        scaled = features * np.sqrt(weights)
+        covariance = scaled @ scaled.T
+        covariance[np.arange(n), np.arange(n)] += rho * self._noise
+        factor = _cholesky(covariance)
+        white = la.solve_triangular(factor, self._data, lower=True, check_finite=False)
+        forms = white.T @ white
+        solved = la.solve_triangular(factor, white, lower=True, trans=1, check_finite=False)
+        whitened_features = la.solve_triangular(factor, self._transposed, lower=True, check_finite=False)
+        leverage = np.einsum("ij,ij->j", whitened_features, whitened_features)
+        log_determinant = 2.0 * float(np.log(np.diag(factor)).sum())
+        return _Evaluation(log_determinant, forms, leverage, features.T @ solved, n, float(weights @ leverage))
+
+
+class _FeatureSpace:
+    """One batch with at least as many observations as eigenvectors: B = I + W^½ ΦᵀR⁻¹Φ W^½, (ℓ, ℓ)."""
+
+    def __init__(self, features: Floats, batch: Batch) -> None:
+        inverse_noise = 1.0 / batch.noise
+        self._gram = features.T @ (inverse_noise[:, None] * features)
+        off_diagonal = np.abs(self._gram - np.diag(np.diag(self._gram))).max(initial=0.0)
+        self._is_diagonal = bool(off_diagonal < 1e-12 * np.diag(self._gram).max(initial=1.0))
+        data = np.hstack([batch.y, batch.design])
+        self._projected = features.T @ (inverse_noise[:, None] * data)
+        self._forms = data.T @ (inverse_noise[:, None] * data)
+        self._log_noise = float(np.log(batch.noise).sum())
+        self._n = len(batch.noise)
+        self.n_replicates = batch.n_replicates
+
+    def evaluate(self, weights: Floats, rho: float) -> _Evaluation:
+        root = np.sqrt(weights)
+        right = root[:, None] * self._projected
+        if self._is_diagonal:
+            diagonal = 1.0 + weights * np.diag(self._gram) / rho
+            inverse_diagonal, log_b = 1.0 / diagonal, float(np.log(diagonal).sum())
+            inner = right / diagonal[:, None]
+        else:
+            b = (root[:, None] * self._gram) * root / rho
+            b[np.arange(len(root)), np.arange(len(root))] += 1.0
+            factor = _cholesky(b)
+            log_b = 2.0 * float(np.log(np.diag(factor)).sum())
+            inverse_factor, _ = la.lapack.dtrtri(factor, lower=1)
+            inverse_diagonal = np.einsum("ij,ij->j", inverse_factor, inverse_factor)
+            inner = la.cho_solve((factor, True), right, check_finite=False)
+        forms = (self._forms - right.T @ inner / rho) / rho
+        log_determinant = self._n * np.log(rho) + self._log_noise + log_b
+        # w φᵀC⁻¹φ = 1 − B⁻¹ and φᵀC⁻¹y = W^(−½) B⁻¹ W^½ ΦᵀR⁻¹y; both are finite where w vanishes.
+        used = 1.0 - inverse_diagonal
+        positive = weights > 0
+        leverage = np.divide(used, weights, out=np.diag(self._gram) / rho, where=positive)
+        images = np.divide(inner, rho * root[:, None], out=self._projected / rho, where=positive[:, None])
+        return _Evaluation(log_determinant, forms, leverage, images, self._n, float(used.sum()))
+
+
+class _Evaluation:
+    """What one batch contributes at given weights and noise."""
+
+    def __init__(
+        self, log_determinant: float, forms: Floats, leverage: Floats, images: Floats, n: int, used: float
+    ) -> None:
+        self.log_determinant = log_determinant
+        self.forms = forms  # [Y H]ᵀ C⁻¹ [Y H]
+        self.leverage = leverage  # diagonal of ΦᵀC⁻¹Φ
+        self.images = images  # Φᵀ C⁻¹ [Y H]
+        self.n = n
+        self.used = used  # tr C⁻¹ ΦWΦᵀ, so that tr C⁻¹R = n − used
+
+    def weight_gradient(self, moments: Moments, n_replicates: int) -> Floats:
+        """Derivative of −log p in the weights: C changes by φφᵀ, a form by −(φᵀC⁻¹·)(φᵀC⁻¹·)."""
+        r, images = n_replicates, self.images
+        total = r * self.leverage - np.einsum("sk,sk->s", images[:, :r], images[:, :r])
+        if len(moments.cross):
+            beta, covariance = moments.solve()
+            y, h = images[:, :r].sum(axis=1), images[:, r:]
+            fitted = h @ beta
+            total += 2.0 * y * fitted - r * fitted**2 - r * np.einsum("si,ij,sj->s", h, covariance, h)
+        return np.asarray(0.5 * total)
+
+
+class SpectralEngine:
+    """Exact inference for any kernel through eigenpairs.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    kernel : Kernel
+        Kernel whose parameters are moved; it is changed in place.
+    batches : sequence of Batch
+        The observations.
+    normalized : bool
+        Which Laplacian.
+    n_eigenpairs : int, optional
+        How many eigenpairs; all by default.
+    """
+
+    name = "spectral"
+
+    def __init__(
+        self,
+        graph: Graph,
+        kernel: Kernel,
+        batches: Sequence[Batch],
+        *,
+        normalized: bool,
+        n_eigenpairs: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.bound = kernel.on(graph, normalized, n_eigenpairs)
+        basis = self.bound.spectrum._basis
+        self._batches = list(batches)
+        self._terms = [
+            (_FunctionSpace if len(batch.nodes) < basis.shape[1] else _FeatureSpace)(basis[batch.nodes], batch)
+            for batch in batches
+        ]
+        self._n_covariates = batches[0].design.shape[1] if batches else 0
+        self._free = [parameter for parameter in kernel.parameters() if parameter.requires_grad]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the free parameters of the kernel, as the optimiser sees them."""
+        return [name for name, parameter in self.kernel.named_parameters() if parameter.requires_grad]
+
+    def position(self) -> Floats:
+        """Unconstrained values of the free kernel parameters; shape (n_free,)."""
+        return np.array([float(parameter.detach()) for parameter in self._free])
+
+    def move(self, position: Floats) -> None:
+        """Set the free kernel parameters."""
+        with torch.no_grad():
+            for parameter, value in zip(self._free, position, strict=True):
+                parameter.fill_(float(value))
+
+    def evaluate(self, position: Floats, log_noise: float) -> tuple[float, Floats, float]:
+        """Negative log marginal likelihood and its derivatives.
+
+        Parameters
+        ----------
+        position : ndarray, shape (n_free,)
+            Unconstrained kernel parameters.
+        log_noise : float
+            Logarithm of the noise variance.
+
+        Returns
+        -------
+        value : float
+        gradient : ndarray, shape (n_free,)
+        in_log_noise : float
+        """
+        self.move(position)
+        weights = self.bound.weights()
+        rho, w = float(np.exp(log_noise)), weights.detach().cpu().numpy()
+        moments = Moments(self._n_covariates)
+        found = [term.evaluate(w, rho) for term in self._terms]
+        for term, one in zip(self._terms, found, strict=True):
+            moments.add(one.log_determinant, one.forms, term.n_replicates, one.n)
+        in_weights = np.zeros(len(w))
+        in_log_noise = 0.0
+        for term, one in zip(self._terms, found, strict=True):
+            in_weights += one.weight_gradient(moments, term.n_replicates)
+            # With R = C − ΦWΦᵀ: vᵀRv = vᵀCv − Σ w (φᵀv)², v = C⁻¹y.
+            in_forms = -(one.forms - (one.images * w[:, None]).T @ one.images)
+            in_log_noise += moments.derivative(one.n - one.used, in_forms, term.n_replicates)
+        gradient = np.zeros(len(self._free))
+        if self._free:
+            pulled = torch.autograd.grad(weights, self._free, torch.as_tensor(in_weights), allow_unused=True)
+            gradient = np.array([0.0 if g is None else float(g) for g in pulled])
+        return moments.negative_log_likelihood(), gradient, in_log_noise
