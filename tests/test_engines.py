@@ -119,3 +119,12 @@ def test_truncated_spectrum_in_both_spaces() -> None:
         covariance = engine.bound.matrix().detach().numpy()
         value, _, _ = engine.evaluate(engine.position(), np.log(0.1))
         assert value == pytest.approx(dense_likelihood(covariance, batches, 0.1), rel=1e-9)
+
+
+@pytest.mark.parametrize("nu", [1, 2])
+def test_slope_of_the_average_variance(nu: int) -> None:
+    graph, batches = graph_and_data("masses")
+    engine = MarkovEngine(graph, nu, batches, normalized=False)
+    step = 1e-5
+    after, before = (np.log(engine.average_variance(0.7 + h)) for h in (step, -step))
+    assert engine.average_variance_slope(0.7) == pytest.approx((after - before) / (2 * step), rel=1e-6)

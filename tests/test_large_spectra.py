@@ -93,3 +93,20 @@ def test_a_large_graph_by_its_closed_form() -> None:
     np.testing.assert_allclose(found.eigenvalues, expected, atol=1e-12)
     assert path.spectrum(count) is found  # kept with the graph
     assert gm.Matern().on(path, n_eigenpairs=count).diag().mean().item() == pytest.approx(1.0)
+
+
+@pytest.mark.usefixtures("everything_is_large")
+@pytest.mark.parametrize("count", [64, 100, 127])
+def test_large_eigenspaces(count: int) -> None:
+    """A hypercube has the eigenvalues 2k, binomial(9, k) times: Krylov spaces run out of directions."""
+    compare(gm.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.hypercube_graph(9))), count)
+
+
+@pytest.mark.usefixtures("everything_is_large", "_way")
+@pytest.mark.parametrize("weight", [1e-200, 1e-80, 1e80, 1e200])
+def test_the_unit_of_the_weights_does_not_matter(weight: float) -> None:
+    grid = nx.convert_node_labels_to_integers(nx.grid_graph([20, 20]))
+    expected = gm.Graph.from_networkx(grid).spectrum(30).eigenvalues
+    nx.set_edge_attributes(grid, dict.fromkeys(grid.edges, weight), "weight")
+    found = gm.Graph.from_networkx(grid).spectrum(30)
+    np.testing.assert_allclose(found.eigenvalues / weight, expected, atol=1e-9)

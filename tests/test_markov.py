@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from itertools import product
 from typing import TYPE_CHECKING
 
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphmatern as gm
-from graphmatern.errors import KernelError, ResourceError, TableError
+from graphmatern.errors import InputError, KernelError, NumericalWarning, ResourceError, TableError
 from graphmatern.inference import MarkovPrecision, sparse_logdet, sparse_solve
 from graphmatern.sparse import MatrixPolynomial, analyze
 from reference import dense_kernel, dense_laplacian, matern_psi
 from strategies import graphs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from graphmatern.sparse import Analysis
 
 
@@ -160,3 +165,93 @@ def test_polynomials_with_scaling() -> None:
     found = to_dense(polynomial.values(coefficients), polynomial.analysis)
     np.testing.assert_allclose(found, expected, atol=1e-10 * np.abs(expected).max())
     assert analyze(polynomial.analysis.pattern).nnz_factor == polynomial.analysis.nnz_factor
+
+
+def test_compiled_code_never_sees_a_wrong_buffer() -> None:
+    matrix = gm.make_roads(40, seed=0).laplacian()
+    polynomial = MatrixPolynomial(matrix, 2)
+    coefficients = np.array([1.0, 2.0, 1.0])
+    factor = polynomial.analysis.factorize_lower(polynomial.lower(coefficients))
+    inverse = factor.selected_inverse()
+    other = MatrixPolynomial(matrix, 2)
+    before = factor.logdet()
+    wrong: list[Callable[[], object]] = [
+        lambda: inverse.diagonal(out=np.zeros(3)),
+        lambda: inverse.diagonal(out=np.zeros(matrix.shape[0], dtype=np.int64)),
+        lambda: inverse.on_pattern(out=np.zeros(3)),
+        lambda: polynomial.lower(coefficients[:2]),
+        lambda: polynomial.lower(coefficients, out=np.zeros(3)),
+        lambda: polynomial.lower(coefficients, extra=np.zeros(matrix.shape[0] + 1)),
+        lambda: other.traces(inverse),
+        lambda: factor.update_lower(np.array([2.0])),
+        lambda: MatrixPolynomial(matrix, 0),
+        lambda: MatrixPolynomial(matrix, 1, scaling=np.ones(3)),
+        lambda: MatrixPolynomial(sp.csc_array(np.array([[2.0, -1.0], [-0.3, 2.0]])), 1),
+        lambda: MatrixPolynomial(sp.csc_array(np.array([[2.0, np.nan], [np.nan, 2.0]])), 1),
+        lambda: analyze(matrix, n_threads=2.5),  # type: ignore[arg-type]
+    ]
+    for call in wrong:
+        with pytest.raises(InputError):
+            call()
+    assert factor.logdet() == before  # a refused call changes nothing
+
+
+def test_polynomials_sum_duplicates_and_copy() -> None:
+    data, rows, start = np.array([2.0, -1.0, -0.5, -0.5, 2.0]), np.array([0, 1, 0, 0, 1]), np.array([0, 2, 5])
+    matrix = sp.csc_array((data, rows, start), shape=(2, 2))
+    polynomial = MatrixPolynomial(matrix, 1)
+    found = to_dense(polynomial.values(np.array([0.0, 1.0])), polynomial.analysis)
+    assert found.tolist() == [[2.0, -1.0], [-1.0, 2.0]]
+    assert matrix.nnz == 5
+    pattern = sp.csc_array(np.ones((4, 4)))
+    analysis = analyze(pattern)
+    pattern.indices[:] = 0
+    assert analysis.pattern.toarray().tolist() == np.ones((4, 4)).tolist()
+
+
+def test_copies_of_factors_stand_alone() -> None:
+    precision = MarkovPrecision(gm.make_roads(60, seed=0), 1)
+    lower = precision.polynomial.lower(precision.coefficients(2.0, 1.0))
+    factor = precision.analysis.factorize_lower(lower)
+    for twin in (copy.copy(factor), copy.deepcopy(factor), pickle.loads(pickle.dumps(factor))):
+        expected = twin.logdet()
+        factor.update_lower(10.0 * lower)
+        assert twin.logdet() == expected
+        factor.update_lower(lower)
+        np.testing.assert_allclose(twin.solve(np.ones(twin.analysis.n)), factor.solve(np.ones(factor.analysis.n)))
+
+
+def test_observations_must_be_positions() -> None:
+    precision = MarkovPrecision(gm.make_roads(30), 1)
+    for nodes in ([-1], [1.7], [10_000], np.arange(27) > 20, ["a"]):
+        with pytest.raises(TableError, match="`nodes` must be positions of nodes"):
+            precision.observed(nodes, 1.0)
+    with pytest.raises(TableError, match="one for each observation"):
+        precision.observed([0, 1], [1.0, 2.0, 3.0])
+
+
+def test_precision_of_numbers() -> None:
+    precision = MarkovPrecision(gm.make_roads(60, seed=0), 3)
+    single = precision.values(torch.tensor(10.0), torch.tensor(1.0))
+    assert single.dtype == torch.float64
+    values = precision.values(tensor(2.0), tensor(1.0)).detach()
+    whole = sparse_solve(values, torch.arange(precision.analysis.n), precision.analysis)
+    assert whole.dtype == torch.float64
+    for lengthscale, amplitude in ((0.0, 1.0), (-1.0, 1.0), (1.0, 0.0), (float("nan"), 1.0)):
+        with pytest.raises(KernelError, match="must be a positive, finite number"):
+            precision.coefficients(lengthscale, amplitude)
+
+
+def test_ill_conditioning_is_said() -> None:
+    graph = gm.make_roads(400, seed=0)
+    precision = MarkovPrecision(graph, 3)
+    exact = gm.Matern(3, 300.0).on(graph).diag().detach().numpy()
+    variance = precision.analysis.factorize_lower(
+        precision.polynomial.lower(precision.coefficients(300.0, 1.0))
+    ).diagonal_of_inverse()
+    error = np.abs(variance / variance.mean() / (exact / exact.mean()) - 1.0).max()
+    assert error < precision.relative_error(300.0)
+    with pytest.warns(NumericalWarning, match="estimated relative error"):
+        precision.warn_if_inaccurate(300.0)
+    assert precision.relative_error(precision.longest_lengthscale(1e-3)) == pytest.approx(1e-3, rel=0.01)
+    precision.warn_if_inaccurate(2.0)  # silent

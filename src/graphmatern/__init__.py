@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from graphmatern import graph as graph
     from graphmatern import kernels as kernels
     from graphmatern import plotting as plotting
+    from graphmatern.estimators import GraphGPRegressor as GraphGPRegressor
     from graphmatern.graph import Graph as Graph
     from graphmatern.graph import Spectrum as Spectrum
     from graphmatern.graph import make_roads as make_roads
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _SUBMODULES = ("datasets", "errors", "graph", "kernels", "plotting")
 _EXPORTS = {
+    "estimators": ("GraphGPRegressor",),
     "graph": ("Graph", "Spectrum", "make_roads"),
     "kernels": ("BoundKernel", "Diffusion", "InverseCosine", "Kernel", "Matern", "RandomWalk", "heat_flow"),
 }

@@ -76,12 +76,14 @@ def smallest_eigenpairs(
     rng = np.random.default_rng(seed)
     hidden = None if progress is None else not progress
     bar: tqdm[Any] = tqdm(total=wanted, desc="eigenpairs", disable=hidden, leave=False)
+    scaled, unit = _in_unit(laplacian)
     with bar:
-        analysis = _affordable_analysis(laplacian)
+        analysis = _affordable_analysis(scaled)
         if analysis is None:
-            values, vectors = _filtered_subspace(laplacian, null, wanted, rng, bar)
+            values, vectors = _subspace_iteration(scaled, null, wanted, rng, bar)
         else:
-            values, vectors = _shift_invert(laplacian, analysis, null, wanted, rng, bar)
+            values, vectors = _shift_invert(scaled, analysis, null, wanted, rng, bar)
+    values *= unit
     every = np.empty((len(null), n_eigenpairs), order="F")
     every[:, : null.shape[1]], every[:, null.shape[1] :] = null, vectors
     return np.concatenate([np.zeros(null.shape[1]), values]), every
@@ -111,23 +113,16 @@ def _shift_invert(
         return block
 
     krylov = _BlockKrylov(apply, null, wanted, rng)
-    vectors = krylov.run(bar)
-    values, vectors = _rayleigh_ritz(laplacian, vectors)
-    scale = largest_eigenvalue_bound(laplacian)
-    for _ in range(3):
+    try:
+        values, vectors = _rayleigh_ritz(laplacian, krylov.run(bar))
         missed = krylov.probe(vectors, (values[-1] + shift) ** -_POWER)
-        residual = residual_norms(laplacian, values, vectors).max()
-        if missed is None and residual <= 10 * _TOLERANCE * scale:
+        if not missed and residual_norms(laplacian, values, vectors).max() <= 10 * _TOLERANCE:
             return values, vectors
-        # Another pass of the operator cleans what is there; what was missed joins in.
-        vectors = apply(vectors if missed is None else np.hstack([vectors, missed]))
-        values, vectors = _rayleigh_ritz(laplacian, np.array(_orthonormal(vectors)[0], order="F"))
-        values, vectors = values[:wanted], vectors[:, :wanted]
-    raise NumericalError(
-        f"the {wanted} smallest eigenpairs did not converge (residual {residual:.1e}). Likely causes: (a) weights "
-        "that span many decades; (b) an eigenvalue of high multiplicity among the last ones: ask for a few more or "
-        "fewer; (c) nearly disconnected parts."
-    )
+    except NumericalError:
+        pass
+    # Eigenvalues of high multiplicity: a Krylov space holds a block's worth of each. A subspace has room for all.
+    del krylov
+    return _subspace_iteration(laplacian, null, wanted, rng, bar, apply)
 
 
 def _choose_shift(analysis: Analysis, data: Floats, count: int) -> tuple[Factor, float]:
@@ -247,10 +242,16 @@ class _BlockKrylov:
     def _next_block(self, image: Floats, size: Floats, basis: Floats) -> tuple[Floats, Floats]:
         """Orthonormalise an image; directions that are used up are replaced by random ones."""
         q, r = _orthonormal(image)
-        lost = np.abs(np.diag(r)) <= 1e-13 * max(float(size.max()), np.finfo(float).tiny)
+        # What is left of a direction that is used up is rounding, of the solves in the first place.
+        lost = np.abs(np.diag(r)) <= 1e-9 * max(float(size.max()), np.finfo(float).tiny)
         if lost.any():
             r[lost] = 0.0
             q[:, lost] = self._fresh(np.hstack([basis, q[:, ~lost]]), int(lost.sum()))
+        if np.abs(np.diag(r)).min() <= 1e-5 * float(size.max()):
+            # Normalising made errors of orthogonality larger by as much.
+            for vectors in (self._known, basis):
+                q -= vectors @ (vectors.T @ q)
+            q = _orthonormal(q)[0]
         return q, r
 
     def _fresh(self, basis: Floats, width: int) -> Floats:
@@ -262,10 +263,8 @@ class _BlockKrylov:
             block, _ = _orthonormal(block)
         return block
 
-    def probe(self, vectors: Floats, least: float) -> Floats | None:
+    def probe(self, vectors: Floats, least: float) -> bool:
         """Look for eigenvectors that were missed: a random block, orthogonal to all that were found.
-
-        A Krylov space started from b vectors holds at most b of an eigenvalue's eigenvectors.
 
         Parameters
         ----------
@@ -276,18 +275,17 @@ class _BlockKrylov:
 
         Returns
         -------
-        ndarray or None
-            A block with larger eigenvalues, if there are such.
+        bool
+            Whether there are others with a larger eigenvalue.
         """
         block = self._fresh(vectors, min(_BLOCK, len(vectors) - vectors.shape[1] - self._known.shape[1]))
         for _ in range(4):
             image = self._apply(block)
             image -= vectors @ (vectors.T @ image)
-            ritz, rotation = la.eigh(block.T @ image)
-            if ritz[-1] > (1.0 + 1e-8) * least:
-                return np.asarray(block @ rotation)
+            if la.eigvalsh(block.T @ image)[-1] > (1.0 + 1e-8) * least:
+                return True
             block, _ = _orthonormal(image)
-        return None
+        return False
 
 
 def _rotate(basis: Floats, rotation: Floats) -> None:
@@ -337,38 +335,55 @@ def _rayleigh_ritz(laplacian: sp.csr_array, vectors: Floats) -> tuple[Floats, Fl
     return values, vectors
 
 
+def _in_unit(laplacian: sp.csr_array) -> tuple[sp.csr_array, float]:
+    """Return a Laplacian of norm at most 1 and what it was divided by, so that no square overflows or vanishes."""
+    unit = largest_eigenvalue_bound(laplacian) or 1.0
+    return sp.csr_array((laplacian.data / unit, laplacian.indices, laplacian.indptr), shape=laplacian.shape), unit
+
+
 def residual_norms(laplacian: sp.csr_array, values: Floats, vectors: Floats) -> Floats:
     """Norms of Δu − λu, a few columns at a time; shape (n_eigenpairs,)."""
+    scaled, unit = _in_unit(laplacian)
     parts = [
-        np.linalg.norm(laplacian @ vectors[:, columns] - vectors[:, columns] * values[columns], axis=0)
+        np.linalg.norm(scaled @ vectors[:, columns] - vectors[:, columns] * (values[columns] / unit), axis=0)
         for columns in _column_slices(len(values))
     ]
-    return np.concatenate(parts)
+    return np.asarray(unit * np.concatenate(parts))
 
 
-# ---------------------------------------------------------------------- without factorisation
-def _filtered_subspace(
-    laplacian: sp.csr_array, null: Floats, wanted: int, rng: np.random.Generator, bar: tqdm[Any]
+# ---------------------------------------------------------------------- subspaces
+def _subspace_iteration(
+    laplacian: sp.csr_array,
+    null: Floats,
+    wanted: int,
+    rng: np.random.Generator,
+    bar: tqdm[Any],
+    apply: Callable[[Floats], Floats] | None = None,
 ) -> tuple[Floats, Floats]:
-    """Subspace iteration with a polynomial that is small on the unwanted part of the spectrum."""
+    """Iterate on a subspace a little larger than wanted, of a Laplacian of norm at most 1.
+
+    ``apply`` damps the unwanted part of the spectrum; without it, a Chebyshev polynomial does.
+    """
     n = laplacian.shape[0]
-    top = largest_eigenvalue_bound(laplacian)
     width = min(wanted + max(_BLOCK, wanted // 5), n - null.shape[1])
     vectors = rng.standard_normal((n, width))
-    edge = 0.25 * top
+    edge = 0.25
     for _ in range(10 * _RESTARTS):
-        degree = int(np.clip(3.0 * np.sqrt(top / edge), 10, 400))
-        vectors = _chebyshev_filter(laplacian, vectors, degree, edge, top)
+        if apply is None:
+            degree = int(np.clip(3.0 / np.sqrt(edge), 10, 400))
+            vectors = _chebyshev_filter(laplacian, vectors, degree, edge, 1.0)
+        else:
+            vectors = np.hstack([apply(vectors[:, columns]) for columns in _column_slices(width)])
         vectors -= null @ (null.T @ vectors)
         values, vectors = _rayleigh_ritz(laplacian, np.array(_orthonormal(vectors)[0], order="F"))
         residual = residual_norms(laplacian, values[:wanted], vectors[:, :wanted])
-        converged = int((residual <= _TOLERANCE * top).sum())
+        converged = int((residual <= _TOLERANCE).sum())
         bar.update(converged - bar.n)
         if converged == wanted:
             return values[:wanted], vectors[:, :wanted]
         # The last Ritz values lie above the wanted part: damp all beyond them. A margin, because an eigenvalue that
         # fills the rest of the subspace must itself not be damped.
-        edge = min(edge, max(1.2 * float(values[-1]), 1e-12 * top))
+        edge = min(edge, max(1.2 * float(values[-1]), 1e-12))
     raise NumericalError(
         f"{converged} of {wanted} eigenpairs converged. Likely causes: (a) weights that span many decades; "
         "(b) many nearly equal eigenvalues: ask for a few more or fewer."

@@ -26,15 +26,15 @@ class _LogDet(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: torch.Tensor, analysis: Analysis) -> torch.Tensor:
         factor = analysis.factorize(_to_numpy(values))
-        ctx.factor = factor
-        return values.new_tensor(factor.logdet())
+        ctx.factor, ctx.dtype = factor, values.dtype
+        return torch.tensor(factor.logdet(), dtype=torch.float64, device=values.device)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         factor: Factor = ctx.factor
         inverse = factor.selected_inverse().on_pattern()
-        return gradient * torch.from_numpy(inverse).to(gradient), None
+        return (gradient * torch.from_numpy(inverse).to(gradient)).to(ctx.dtype), None
 
 
 class _Solve(torch.autograd.Function):
@@ -44,7 +44,7 @@ class _Solve(torch.autograd.Function):
     def forward(ctx: Any, values: torch.Tensor, b: torch.Tensor, analysis: Analysis) -> torch.Tensor:
         ctx.factor = analysis.factorize(_to_numpy(values))
         ctx.solution = ctx.factor.solve(_to_numpy(b))
-        return torch.from_numpy(ctx.solution.copy()).to(b)
+        return torch.from_numpy(ctx.solution.copy()).to(b.device)
 
     @staticmethod
     @once_differentiable
@@ -109,5 +109,6 @@ def sparse_solve(values: torch.Tensor, b: torch.Tensor, analysis: Analysis) -> t
     -------
     Tensor, shape as ``b``
     """
-    result: torch.Tensor = _Solve.apply(values, b, analysis)  # type: ignore[no-untyped-call]
+    right = b if b.is_floating_point() else b.to(torch.float64)
+    result: torch.Tensor = _Solve.apply(values, right, analysis)  # type: ignore[no-untyped-call]
     return result

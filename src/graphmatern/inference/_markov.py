@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
-from graphmatern._validation import FaultList, as_numbers, check_flag, check_whole
-from graphmatern.errors import KernelError, TableError
+from graphmatern._validation import FaultList, as_numbers, check_flag, check_positive, check_whole, warn
+from graphmatern.errors import KernelError, NumericalWarning, TableError
+from graphmatern.graph._laplacian import largest_eigenvalue_bound
 from graphmatern.sparse import MatrixPolynomial
 
 if TYPE_CHECKING:
@@ -35,13 +36,18 @@ class _Polynomial(torch.autograd.Function):
     def forward(ctx: Any, coefficients: torch.Tensor, polynomial: MatrixPolynomial) -> torch.Tensor:
         ctx.polynomial = polynomial
         values = polynomial.values(coefficients.detach().cpu().numpy())
-        return torch.from_numpy(values).to(coefficients)
+        return torch.from_numpy(values).to(coefficients.device)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         pulled = ctx.polynomial.pull_back(gradient.detach().cpu().numpy())
         return torch.from_numpy(pulled).to(gradient), None
+
+
+def _scalar(value: torch.Tensor | float) -> torch.Tensor:
+    """Return a number as a float64 tensor of shape (); in float32, M^ν is soon not positive definite."""
+    return torch.as_tensor(value).to(torch.float64).reshape(())
 
 
 class MarkovPrecision:
@@ -103,15 +109,20 @@ class MarkovPrecision:
         self.normalized = normalized
         self._laplacian = graph.laplacian(normalized)
         self._root_mass = None if graph.masses is None else np.sqrt(graph.masses)
-
-        def powers(degree: int, scaling: Floats | None) -> MatrixPolynomial:
-            return MatrixPolynomial(
-                self._laplacian, degree, scaling=scaling, n_threads=n_threads, memory_limit=memory_limit
-            )
-
-        self.polynomial = powers(self.nu, self._root_mass)
+        self._largest = largest_eigenvalue_bound(self._laplacian)
+        self._n_threads, self._memory_limit = n_threads, memory_limit
+        self.polynomial = self._powers(self.nu, self._root_mass)
         single = self.nu == 1 and self._root_mass is None
-        self.shifted = self.polynomial if single else powers(1, None)
+        self.shifted = self.polynomial if single else self._powers(1, None)
+
+    def _powers(self, degree: int, scaling: Floats | None) -> MatrixPolynomial:
+        return MatrixPolynomial(
+            self._laplacian, degree, scaling=scaling, n_threads=self._n_threads, memory_limit=self._memory_limit
+        )
+
+    def next_polynomial(self) -> MatrixPolynomial:
+        """Polynomials of the Laplacian up to Δ^(ν+1), scaled by the node masses like `polynomial`."""
+        return self._powers(self.nu + 1, self._root_mass)
 
     @property
     def analysis(self) -> Analysis:
@@ -124,8 +135,32 @@ class MarkovPrecision:
 
     def coefficients(self, lengthscale: float, amplitude: float) -> Floats:
         """Coefficients of Q = M^ν / a in powers of Δ; shape (ν + 1,)."""
+        faults = FaultList("no precision was made", KernelError)
+        check_positive("lengthscale", lengthscale, faults, remedy="Lengthscales are positive.")
+        check_positive("amplitude", amplitude, faults, remedy="Amplitudes are positive.")
+        faults.raise_if_any()
         c, nu = self.shift(lengthscale), self.nu
         return np.array([comb(nu, j) * c ** (nu - j) for j in range(nu + 1)]) / amplitude
+
+    def relative_error(self, lengthscale: float) -> float:
+        """Estimated relative error of what is computed from Q: rounding times the condition number of M^ν."""
+        return float(np.finfo(float).eps * (1.0 + self._largest / self.shift(lengthscale)) ** self.nu)
+
+    def longest_lengthscale(self, relative_error: float = 1e-3) -> float:
+        """Lengthscale at which `relative_error` is reached; beyond it, rounding takes over."""
+        ratio = (relative_error / np.finfo(float).eps) ** (1.0 / self.nu)
+        return float(np.sqrt(2.0 * self.nu * ratio / self._largest)) if self._largest > 0 else np.inf
+
+    def warn_if_inaccurate(self, lengthscale: float) -> None:
+        """Warn where the estimated relative error exceeds 1e-6, with the estimate."""
+        error = self.relative_error(lengthscale)
+        if error > 1e-6:
+            warn(
+                f"the precision of a Matérn process with ν = {self.nu}, κ = {lengthscale:.4g} is ill-conditioned on "
+                f"this graph: results have an estimated relative error of {error:.0e}. Use a smaller ν, or the "
+                "spectral engine",
+                NumericalWarning,
+            )
 
     def values(self, lengthscale: torch.Tensor, amplitude: torch.Tensor) -> torch.Tensor:
         """Values of Q on ``analysis.pattern``, differentiable in both; shape (nnz,).
@@ -135,6 +170,8 @@ class MarkovPrecision:
         lengthscale, amplitude : Tensor, shape ()
             κ and a.
         """
+        lengthscale, amplitude = _scalar(lengthscale), _scalar(amplitude)
+        self.coefficients(lengthscale.item(), amplitude.item())  # raises where they make no sense
         c, nu = 2.0 * self.nu / lengthscale**2, self.nu
         coefficients = torch.stack([comb(nu, j) * c ** (nu - j) / amplitude for j in range(nu + 1)])
         result: torch.Tensor = _Polynomial.apply(coefficients, self.polynomial)  # type: ignore[no-untyped-call]
@@ -142,7 +179,7 @@ class MarkovPrecision:
 
     def shifted_values(self, lengthscale: torch.Tensor) -> torch.Tensor:
         """Values of M on ``shifted.analysis.pattern``, differentiable in κ; shape (nnz,)."""
-        shift = 2.0 * self.nu / lengthscale**2
+        shift = 2.0 * self.nu / _scalar(lengthscale) ** 2
         coefficients = torch.stack([shift, torch.ones_like(shift)])
         result: torch.Tensor = _Polynomial.apply(coefficients, self.shifted)  # type: ignore[no-untyped-call]
         return result
@@ -152,6 +189,8 @@ class MarkovPrecision:
         from graphmatern.inference._autograd import sparse_logdet
 
         mass = 0.0 if self.graph.masses is None else float(np.log(self.graph.masses).sum())
+        lengthscale, amplitude = _scalar(lengthscale), _scalar(amplitude)
+        self.coefficients(lengthscale.item(), amplitude.item())  # raises where they make no sense
         own = self.nu * sparse_logdet(self.shifted_values(lengthscale), self.shifted.analysis)
         return own - self.graph.n_nodes * torch.log(amplitude) + mass
 
@@ -172,8 +211,18 @@ class MarkovPrecision:
         faults = FaultList("no posterior precision", TableError)
         variance = as_numbers(noise, "noise", faults, minimum=0.0, above=True, remedy="Noise variances are positive.")
         faults.raise_if_any()
-        positions = np.asarray(nodes, dtype=np.int64)
-        added = np.zeros(self.graph.n_nodes)
+        positions = np.asarray(nodes)
+        n = self.graph.n_nodes
+        inside = positions.dtype.kind in "iu" and bool(((positions >= 0) & (positions < n)).all())
+        if positions.size and not (inside and positions.ndim == 1):
+            rule = f"must be positions of nodes, whole numbers from 0 to {n - 1}"
+            faults.add("nodes", rule, f"type {positions.dtype}, shape {positions.shape}", "Use `graph.locate(names)`.")
+        if variance.shape not in ((), positions.shape):
+            received = f"shape {variance.shape} for {positions.shape[0]} observations"
+            faults.add("noise", "must be one number, or one for each observation", received, "Check the lengths.")
+        faults.raise_if_any()
+        positions = positions.astype(np.int64)
+        added = np.zeros(n)
         np.add.at(added, positions, np.broadcast_to(1.0 / variance, positions.shape))
         return added
 

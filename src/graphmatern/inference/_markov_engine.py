@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from graphmatern.graph import Graph
     from graphmatern.inference._observations import Batch
-    from graphmatern.sparse import Factor, SelectedInverse
+    from graphmatern.sparse import Factor, MatrixPolynomial, SelectedInverse
 
     Floats = NDArray[np.float64]
 
@@ -58,6 +58,7 @@ class MarkovEngine:
         # One factor and one selected inverse for every posterior precision in turn, and one of each for M.
         self._posterior: tuple[Factor, SelectedInverse] | None = None
         self._shifted: tuple[Factor, SelectedInverse] | None = None
+        self._smoother: MatrixPolynomial | None = None
 
     def _refactor(
         self, which: str, coefficients: Floats, extra: Floats | None = None
@@ -126,8 +127,26 @@ class MarkovEngine:
             gradient += [moments.derivative(*part, n_replicates) for part in parts]
         return moments.negative_log_likelihood(), gradient
 
+    def release(self) -> None:
+        """Give back the memory of factors and selected inverses."""
+        self._posterior = self._shifted = self._smoother = None
+
     def average_variance(self, log_lengthscale: float) -> float:
         """Average prior variance over the nodes at amplitude 1: tr(A^(−½) M^(−ν) A^(−½)) / N."""
         coefficients = self.precision.coefficients(float(np.exp(log_lengthscale)), 1.0)
         _, inverse = self._refactor("_posterior", coefficients)
         return float(inverse.diagonal().mean())
+
+    def average_variance_slope(self, log_lengthscale: float) -> float:
+        """Derivative of log `average_variance` in log κ.
+
+        d/dc tr(A^(−½) M^(−ν) A^(−½)) = −ν tr(A^(−½) M^(−ν−1) A^(−½)): the average variance of the next smoothness, at
+        the same shift c = 2ν/κ².
+        """
+        precision = self.precision
+        nu, c = precision.nu, precision.shift(float(np.exp(log_lengthscale)))
+        if self._smoother is None:
+            self._smoother = precision.next_polynomial()
+        lower = self._smoother.lower(np.array([comb(nu + 1, j) * c ** (nu + 1 - j) for j in range(nu + 2)]))
+        smoother = float(self._smoother.analysis.factorize_lower(lower).diagonal_of_inverse().mean())
+        return 2.0 * c * nu * smoother / self.average_variance(log_lengthscale)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphmatern.errors import NumericalError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -30,12 +32,15 @@ class Batch:
     design : ndarray, shape (n, n_covariates)
         Covariates whose coefficients have a flat prior and are integrated out; a constant mean is a column of ones.
         The replicates share the coefficients.
+    columns : ndarray of int64, shape (n_replicates,)
+        Which replicates these are.
     """
 
     nodes: NDArray[np.int64]
     y: Floats
     noise: Floats
     design: Floats
+    columns: NDArray[np.int64]
 
     @property
     def n_replicates(self) -> int:
@@ -50,9 +55,8 @@ def group_replicates(nodes: NDArray[np.int64], y: Floats, noise: Floats, design:
     batches = []
     for k in range(patterns.shape[1]):
         rows = np.flatnonzero(patterns[:, k])
-        if len(rows):
-            columns = np.flatnonzero(label.ravel() == k)
-            batches.append(Batch(nodes[rows], y[np.ix_(rows, columns)], noise[rows], design[rows]))
+        columns = np.flatnonzero(label.ravel() == k)
+        batches.append(Batch(nodes[rows], y[np.ix_(rows, columns)], noise[rows], design[rows], columns))
     return batches
 
 
@@ -96,7 +100,13 @@ class Moments:
 
     def solve(self) -> tuple[Floats, Floats]:
         """Estimates of the coefficients and their covariance; shapes (p,) and (p, p)."""
-        covariance = np.asarray(np.linalg.inv(self.information), dtype=np.float64)
+        try:
+            covariance = np.asarray(np.linalg.inv(self.information), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            raise NumericalError(
+                "the coefficients of the mean are not determined by the data. Likely causes: (a) covariates that are "
+                "linear combinations of each other; (b) parameters so extreme that rounding hides the data."
+            ) from None
         return covariance @ self.cross, covariance
 
     def negative_log_likelihood(self) -> float:

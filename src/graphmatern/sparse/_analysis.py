@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from graphmatern.errors import Fault, InputError, ResourceError
+from graphmatern._validation import FaultList, check_whole
+from graphmatern.errors import ResourceError
 from graphmatern.sparse import _pattern, _resources, _symbolic
 from graphmatern.sparse._ordering import check_ordering, choose
 from graphmatern.sparse._resources import Cost, check_cost, predicted_seconds
@@ -230,9 +231,10 @@ def _prepare(
     """Order the pattern and predict the cost of its factorisation."""
     if n_threads is None:
         n_threads = _resources.available_threads()
-    elif n_threads < 1:
-        fault = Fault("n_threads", "must be at least 1", str(n_threads), "Leave it out to use all processors.")
-        raise InputError("no analysis was made", [fault])
+    else:
+        faults = FaultList("no analysis was made")
+        check_whole("n_threads", n_threads, faults, minimum=1, remedy="Leave it out to use all processors.")
+        faults.raise_if_any()
     indptr, indices = _pattern.canonical(pattern, check=check)
     n = len(indptr) - 1
     wanted = check_ordering(ordering, n)

@@ -8,6 +8,7 @@ their first entry, in Fortran order, as in BLAS itself; see its reference for th
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import contextmanager
 from functools import cache
@@ -259,8 +260,17 @@ class _Pin:
                     if threads != 1:
                         self._set(library, threads)
 
+    def reset(self) -> None:
+        """Forget the computations of the parent process, and give BLAS its threads back."""
+        self._lock = threading.Lock()
+        if self._users:
+            self._users = 1
+            self.leave()
+
 
 _PIN = _Pin()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_PIN.reset)
 
 
 @contextmanager

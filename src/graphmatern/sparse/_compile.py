@@ -125,8 +125,14 @@ class _Cache(caching.FunctionCache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        with contextlib.suppress(OSError):
+        try:
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+        except OSError:
+            pass
+        except Exception:  # noqa: BLE001 - a damaged index: begin a new one
+            with contextlib.suppress(Exception):
+                Path(self._cache_file._index_path).unlink(missing_ok=True)
+                super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
 def jit(function: Function) -> Function:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["Factor", "SelectedInverse"]
+__all__ = ["Factor", "SelectedInverse", "float_buffer"]
 
 _COLUMNS_AT_ONCE = 64  # right-hand sides solved for together
 
@@ -100,6 +100,16 @@ class Factor:
                 raise _not_positive_definite(int(self.analysis.permutation[column]), self.analysis.n)
             self._ready = True
 
+    def __getstate__(self) -> tuple[Analysis, Floats | None]:
+        return self.analysis, self._panels if self._ready else None
+
+    def __setstate__(self, state: tuple[Analysis, Floats | None]) -> None:
+        analysis, panels = state
+        self.__init__(analysis)  # type: ignore[misc]
+        if panels is not None:
+            np.copyto(self._panels, panels)  # copies of a factor do not share its memory
+            self._ready = True
+
     @property
     def lower_values(self) -> Floats:
         """Buffer (m,) for the lower triangle of P A Pᵀ, in the order of ``analysis.lower_positions``."""
@@ -119,6 +129,8 @@ class Factor:
         NotPositiveDefiniteError
             As for `update`; values that are not finite end here, too.
         """
+        if lower is not None:
+            lower = float_buffer(lower, len(self._work.lower), "lower")
         with self._lock:
             self._ready = False
             if lower is not None:
@@ -287,7 +299,7 @@ class Factor:
         """
         if out is None:
             out = SelectedInverse(self.analysis)
-        elif out.analysis is not self.analysis:
+        elif not isinstance(out, SelectedInverse) or out.analysis is not self.analysis:
             fault = Fault("out", "must belong to the same analysis", repr(out), "Leave it out the first time.")
             raise InputError("no selected inverse was computed", [fault])
         tree, work, table = self.analysis._structure, self._work, addresses()
@@ -331,19 +343,20 @@ class SelectedInverse:
 
     def diagonal(self, out: Floats | None = None) -> Floats:
         """Return the diagonal (n,) of A⁻¹."""
-        out = np.empty(self.analysis.n) if out is None else out
+        out = np.empty(self.analysis.n) if out is None else float_buffer(out, self.analysis.n, "out")
         _solve.diagonal(self.analysis._structure, self._panels, self.analysis.permutation, out)
         return out
 
     def on_pattern(self, out: Floats | None = None) -> Floats:
         """Return A⁻¹ on the pattern of A, (nnz,), aligned with ``analysis.pattern``, both triangles."""
-        out = np.empty(len(self.analysis._indices)) if out is None else out
+        size = len(self.analysis._indices)
+        out = np.empty(size) if out is None else float_buffer(out, size, "out")
         _values.on_pattern(self.analysis._structure, self.analysis.mirror_positions, self._panels, out)
         return out
 
     def trace(self, values: ArrayLike) -> float:
         """Return tr(A⁻¹ B) for symmetric B with ``values`` (nnz,) on ``analysis.pattern``."""
-        given = _values_array(values, self.analysis)
+        given = _values_array(values, self.analysis, "no trace was computed")
         return float(_values.trace(self.analysis._structure, self._panels, given))
 
     def to_csc(self) -> csc_array:
@@ -358,20 +371,38 @@ class SelectedInverse:
         return sparse.coo_array((np.concatenate([value, value[other]]), (rows, columns)), shape=(n, n)).tocsc()
 
 
-def _values_array(values: ArrayLike, analysis: Analysis) -> Floats:
+def float_buffer(array: object, size: int, argument: str) -> Floats:
+    """Return an array that compiled code may read and write without looking; raise if it may not."""
+    good = isinstance(array, np.ndarray) and array.shape == (size,) and array.dtype == np.float64
+    if not good or not array.flags.c_contiguous or (argument == "out" and not array.flags.writeable):  # type: ignore[attr-defined]
+        received = f"shape {array.shape}, type {array.dtype}" if isinstance(array, np.ndarray) else type(array).__name__
+        rule = f"must be a contiguous float64 array of shape ({size},)"
+        raise InputError("nothing was computed", [Fault(argument, rule, received, "Make one with np.empty.")])
+    return array  # type: ignore[return-value]
+
+
+def _array(values: Any) -> NDArray[Any]:
+    """Return anything array-like as an array; a ragged list, which is not, as one of objects."""
+    try:
+        return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    except ValueError:
+        return np.empty(0, dtype=object)
+
+
+def _values_array(values: ArrayLike, analysis: Analysis, subject: str = "nothing was factorised") -> Floats:
     """Return the values as a contiguous array of the right shape and type."""
-    array = np.asarray(values)
+    array = _array(values)
     nnz = len(analysis._indices)
     if array.shape != (nnz,) or array.dtype.kind not in "fiu":
         rule = f"must be {nnz} real numbers, one for each entry of `analysis.pattern`"
         received = f"an array of shape {array.shape} and type {array.dtype}"
         remedy = "Sort the indices of the matrix and pass its `data`."
-        raise InputError("nothing was factorised", [Fault("values", rule, received, remedy)])
+        raise InputError(subject, [Fault("values", rule, received, remedy)])
     return np.ascontiguousarray(array, np.float64)
 
 
 def _right_hand_side(b: ArrayLike, n: int) -> Floats:
-    array = np.asarray(b)
+    array = _array(b)
     if array.ndim not in (1, 2) or array.shape[0] != n or array.dtype.kind not in "fiub":
         rule = f"must be real numbers of shape ({n},) or ({n}, k)"
         received = f"an array of shape {array.shape} and type {array.dtype}"
@@ -391,7 +422,7 @@ def _check_values(values: Floats, analysis: Analysis) -> None:
         remedy = "Look for divisions by zero and overflow where the matrix is made."
     else:
         rule, received = "must be symmetric", f"different values at ({i}, {j}) and ({j}, {i})"
-        remedy = "Pass `(A + A.T) / 2`."
+        remedy = "Sort the indices of the matrix before taking its `data`; if they are, pass `(A + A.T) / 2`."
     raise InputError("nothing was factorised", [Fault("values", rule, received, remedy)])
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from graphmatern._validation import FaultList
+from graphmatern._validation import FaultList, check_whole
 from graphmatern.errors import ResourceError
 from graphmatern.sparse._compile import jit
 
@@ -69,8 +69,9 @@ def canonical(pattern: spmatrix | sparray | Any, *, check: bool = True) -> tuple
         ones = np.ones(len(columns.indices), np.int8)
         columns = sparse.csc_array((ones, columns.indices.copy(), columns.indptr.copy()), shape=(n, n))
         columns.sum_duplicates()
-    indptr = np.ascontiguousarray(columns.indptr, np.int64)
-    indices = np.ascontiguousarray(columns.indices, np.int32)
+    # Copies: the caller may go on to change the matrix.
+    indptr = np.array(columns.indptr, np.int64)
+    indices = np.array(columns.indices, np.int32)
     if check:
         code, i, j = _fault(indptr, indices)
         if code == 1:
@@ -200,5 +201,8 @@ def power_nnz(matrix: spmatrix | sparray, nu: int, *, limit: int | None = None) 
     >>> power_nnz(star, 1), power_nnz(star, 2)
     (298, 10000)
     """
+    faults = FaultList("nothing was counted")
+    check_whole("nu", nu, faults, minimum=0, remedy="Powers are whole numbers.")
+    faults.raise_if_any()
     indptr, indices = canonical(matrix)
     return int(_count_ball(indptr, indices, nu, 2**62 if limit is None else limit))

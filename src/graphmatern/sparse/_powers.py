@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
+from graphmatern._validation import FaultList, check_whole
 from graphmatern.errors import ResourceError
 from graphmatern.sparse._analysis import analyze
 from graphmatern.sparse._compile import jit
+from graphmatern.sparse._factor import float_buffer
 from graphmatern.sparse._pattern import canonical, power_nnz
 from graphmatern.sparse._resources import available_memory, format_bytes
 
@@ -81,6 +83,25 @@ def _traces(tree: Structure, panels: Floats, powers: Floats, identity: Floats) -
     return result
 
 
+def _checked(matrix: sparse.sparray | sparse.spmatrix, degree: int, scaling: Floats | None) -> sparse.csc_array:
+    """Return a copy of a symmetric, finite matrix with sorted indices and its whole diagonal."""
+    faults = FaultList("no polynomial was made")
+    check_whole("degree", degree, faults, minimum=1, remedy="Powers are whole numbers.")
+    faults.raise_if_any()
+    canonical(matrix)  # raises unless it is square, its pattern symmetric, its diagonal stored
+    base = sparse.csc_array(matrix, dtype=np.float64, copy=True)
+    base.sum_duplicates()
+    n = base.shape[0]
+    if not np.isfinite(base.data).all():
+        faults.add("matrix", "must hold finite numbers", "others", "Look for divisions by zero where it is made.")
+    elif abs(base - base.T).max() > 1e-10 * abs(base).max():
+        faults.add("matrix", "must be symmetric", "different values in mirrored places", "Pass `(A + A.T) / 2`.")
+    if scaling is not None and (np.shape(scaling) != (n,) or not np.isfinite(scaling).all()):
+        faults.add("scaling", f"must be {n} finite numbers", f"shape {np.shape(scaling)}", "One per row.")
+    faults.raise_if_any()
+    return base
+
+
 class MatrixPolynomial:
     """Matrices S (c_0 I + c_1 Δ + ... + c_degree Δ^degree) S, for one symmetric Δ, one diagonal S and many c.
 
@@ -124,8 +145,7 @@ class MatrixPolynomial:
         n_threads: int | None = None,
         memory_limit: float | None = None,
     ) -> None:
-        base = sparse.csc_array(matrix, dtype=np.float64)
-        base.sort_indices()
+        base = _checked(matrix, degree, scaling)
         pattern = self._power_pattern(base, degree, memory_limit)
         self.analysis = analyze(pattern, n_threads=n_threads, memory_limit=memory_limit, check=False)
         positions = self.analysis.lower_positions
@@ -187,9 +207,13 @@ class MatrixPolynomial:
         out : ndarray (m,), optional
             Where to write.
         """
-        out = np.empty(self._powers.shape[1]) if out is None else out
-        added = self._nothing if extra is None else extra[self.analysis.permutation]
-        _combine(self._powers, np.asarray(coefficients, np.float64), self._diagonal, self._identity, added, out)
+        size = self._powers.shape[1]
+        out = np.empty(size) if out is None else float_buffer(out, size, "out")
+        terms = float_buffer(np.asarray(coefficients, np.float64), self.degree + 1, "coefficients")
+        added = self._nothing
+        if extra is not None:
+            added = float_buffer(np.asarray(extra, np.float64), self.analysis.n, "extra")[self.analysis.permutation]
+        _combine(self._powers, terms, self._diagonal, self._identity, added, out)
         return out
 
     def values(self, coefficients: Floats, extra: Floats | None = None) -> Floats:
@@ -202,6 +226,10 @@ class MatrixPolynomial:
 
     def traces(self, inverse: SelectedInverse) -> Floats:
         """tr(Z S Δ^j S) for j = 0, ..., degree, for a selected inverse Z of the same analysis; shape (degree + 1,)."""
+        if inverse.analysis is not self.analysis:
+            faults = FaultList("no traces were computed")
+            remedy = "Use the selected inverse of a factor of `analysis`."
+            raise faults.raise_now("inverse", "must belong to the same analysis", "another", remedy)
         return _traces(self.analysis._structure, inverse._panels, self._powers, self._identity)
 
     def pull_back(self, gradient: Floats) -> Floats:

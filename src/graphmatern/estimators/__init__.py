@@ -1,0 +1,5 @@
+"""Estimators with scikit-learn's conventions and node names."""
+
+from graphmatern.estimators._regressor import GraphGPRegressor
+
+__all__ = ["GraphGPRegressor"]

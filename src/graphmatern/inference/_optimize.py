@@ -1,0 +1,146 @@
+"""Moving parameters to the maximum of the marginal likelihood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import minimize
+from tqdm import tqdm
+
+from graphmatern.errors import NumericalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Objective = Callable[[Floats], tuple[float, Floats]]
+
+__all__ = ["Optimum", "curvature", "find_minimum"]
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Where an optimiser stopped.
+
+    Attributes
+    ----------
+    position : ndarray, shape (n_parameters,)
+        Unconstrained parameters.
+    value : float
+        Objective.
+    gradient : ndarray, shape (n_parameters,)
+        Its derivatives.
+    n_evaluations : int
+        Evaluations of the objective.
+    converged : bool
+        Whether the optimiser was satisfied.
+    message : str
+        Why it stopped.
+    """
+
+    position: Floats
+    value: float
+    gradient: Floats
+    n_evaluations: int
+    converged: bool
+    message: str
+
+
+def find_minimum(
+    objective: Objective,
+    start: Floats,
+    bounds: list[tuple[float, float]],
+    *,
+    method: str = "lbfgs",
+    max_iterations: int = 200,
+    learning_rate: float = 0.1,
+    progress: bool | None = None,
+) -> Optimum:
+    """Minimise a function of its value and gradient.
+
+    Parameters
+    ----------
+    objective : callable
+        Returns value and gradient.
+    start : ndarray, shape (n_parameters,)
+        Where to begin; moved into the bounds.
+    bounds : list of (float, float)
+        One pair per parameter.
+    method : {"lbfgs", "adam"}
+        The optimiser.
+    max_iterations : int
+        Iterations at most.
+    learning_rate : float
+        Step size of Adam.
+    progress : bool, optional
+        Whether to show a progress bar; by default, where the error stream is a terminal.
+
+    Returns
+    -------
+    Optimum
+        A point at which the objective breaks down numerically counts as bad, the more so the further it is away.
+    """
+    low, high = np.array(bounds).reshape(-1, 2).T
+    start = np.clip(start, low, high)
+    count = 0
+    good: tuple[Floats, float] | None = None
+    hidden = None if progress is None else not progress
+    bar: tqdm[Any] = tqdm(desc="fit", unit=" evaluations", disable=hidden, leave=False)
+
+    def counted(position: Floats) -> tuple[float, Floats]:
+        nonlocal count, good
+        count += 1
+        try:
+            value, gradient = objective(position)
+        except NumericalError:
+            if good is None:
+                raise
+            # A hill around the last point that worked: a line search that meets it turns back, but not to nothing.
+            away = position - good[0]
+            return good[1] + 1e3 * float(away @ away), 2e3 * away
+        good = position.copy(), value
+        bar.update()
+        bar.set_postfix_str(f"-log p = {value:.4f}")
+        return value, gradient
+
+    with bar:
+        if method == "adam":
+            return _adam(counted, start, low, high, max_iterations, learning_rate)
+        found = minimize(
+            counted,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(low, high, strict=True)),
+            options={"maxiter": max_iterations, "ftol": 1e-12, "gtol": 1e-5},
+        )
+    return Optimum(found.x, float(found.fun), found.jac, count, bool(found.success), str(found.message))
+
+
+def _adam(objective: Objective, start: Floats, low: Floats, high: Floats, steps: int, rate: float) -> Optimum:
+    """Adam (Kingma and Ba 2015) for a fixed number of steps, as the paper uses it."""
+    position = start.copy()
+    first, second = np.zeros_like(start), np.zeros_like(start)
+    value, gradient = objective(position)
+    for step in range(1, steps + 1):
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        scaled = (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+        position = np.clip(position - rate * scaled, low, high)
+        value, gradient = objective(position)
+    settled = bool(np.abs(gradient).max(initial=0.0) < 1e-2)
+    return Optimum(position, value, gradient, steps + 1, settled, f"{steps} steps of Adam")
+
+
+def curvature(objective: Objective, position: Floats, step: float = 1e-4) -> Floats:
+    """Hessian by central differences of the gradient, symmetric; shape (n_parameters, n_parameters)."""
+    rows = []
+    for direction in step * np.eye(len(position)):
+        after, before = objective(position + direction)[1], objective(position - direction)[1]
+        rows.append((after - before) / (2 * step))
+    hessian = np.array(rows)
+    return np.asarray(0.5 * (hessian + hessian.T))
