@@ -27,7 +27,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = ["cvxopt==1.3.3", "pypardiso==0.4.7"]
 OURS = ["numpy", "scipy", "numba", "pymetis", "threadpoolctl"]
-TIMEOUT = 1800  # seconds for one row
+TIMEOUT = 240  # seconds for one row
 
 # ---------------------------------------------------------------- graphs
 
