@@ -2,8 +2,8 @@
 
     python benchmarks/million_nodes.py [--nu 1] [--points 1050000] [--out evidence/]
 
-A field is drawn from a Matérn process (κ = 6, variance 1) with unit weights, a tenth of the nodes is observed with noise
-of variance 0.09, and κ, variance and noise are learned again. Compiled code is warmed up on a small graph first.
+A field is drawn from a Matérn process (κ = 6, variance 1) with unit weights, a tenth of the nodes is observed with
+noise of variance 0.09, and κ, variance and noise are learned again. Compiled code is warmed up on a small graph first.
 """
 
 from __future__ import annotations

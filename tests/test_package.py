@@ -114,11 +114,9 @@ def test_constraints_pin_every_requirement() -> None:
 def test_demo_writes_its_pictures(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "pictures")])
     assert result.exit_code == 0, result.output
-    assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == [
-        "kernels.png",
-        "prior_samples.png",
-    ]
-    assert "1,893 junctions" in result.output
+    pictures = sorted(path.name for path in (tmp_path / "pictures").iterdir())
+    assert pictures == ["kernels.png", "prediction.png", "prior_samples.png"]
+    assert "junctions predicted from 300" in result.output
     assert "Try next" in result.output
     plt.close("all")
 

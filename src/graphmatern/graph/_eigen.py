@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["residual_norms", "smallest_eigenpairs"]
 
 _BLOCK = 16  # columns handled together; also the multiplicity that needs no second look
-_POWER = 4  # q: solves per vector of the basis
+_POWER = 8  # q: solves per vector of the basis
 _TOLERANCE = 1e-10  # residual, relative to the largest eigenvalue
 _KRYLOV_TOLERANCE = 1e-9  # residual of the operator's eigenpairs, relative to their eigenvalue
 _ROWS_AT_ONCE = 8192
@@ -103,26 +103,35 @@ def _affordable_analysis(laplacian: sp.csr_array) -> Analysis | None:
 def _shift_invert(
     laplacian: sp.csr_array, analysis: Analysis, null: Floats, wanted: int, rng: np.random.Generator, bar: tqdm[Any]
 ) -> tuple[Floats, Floats]:
-    data = sp.csc_array(laplacian).data
-    factor, shift = _choose_shift(analysis, data, wanted + null.shape[1])
+    factor, shift = _choose_shift(analysis, sp.csc_array(laplacian).data, wanted + null.shape[1])
+    # All is done in the order of the factor, and nodes are put back at the end.
+    order = analysis.permutation
+    laplacian, known = sp.csr_array(laplacian[order][:, order]), null[order]
 
     def apply(block: Floats) -> Floats:
-        for _ in range(_POWER):
-            block = factor.solve(block)
-            block -= null @ (null.T @ block)
-        return block
+        image = np.array(block, order="C")
+        factor.solve_ordered(image, times=_POWER)
+        image -= known @ (known.T @ image)
+        return image
 
-    krylov = _BlockKrylov(apply, null, wanted, rng)
+    krylov = _BlockKrylov(apply, known, wanted, rng)
     try:
-        values, vectors = _rayleigh_ritz(laplacian, krylov.run(bar))
+        vectors = krylov.run(bar)
+        for columns in _column_slices(wanted):
+            vectors[:, columns] -= known @ (known.T @ vectors[:, columns])
+        values, vectors = _rayleigh_ritz(laplacian, vectors)
         missed = krylov.probe(vectors, (values[-1] + shift) ** -_POWER)
-        if not missed and residual_norms(laplacian, values, vectors).max() <= 10 * _TOLERANCE:
-            return values, vectors
+        good = not missed and residual_norms(laplacian, values, vectors).max() <= 10 * _TOLERANCE
     except NumericalError:
-        pass
-    # Eigenvalues of high multiplicity: a Krylov space holds a block's worth of each. A subspace has room for all.
-    del krylov
-    return _subspace_iteration(laplacian, null, wanted, rng, bar, apply)
+        good = False
+    if not good:
+        # Eigenvalues of high multiplicity: a Krylov space holds a block's worth of each. A subspace has room for all.
+        del krylov
+        values, vectors = _subspace_iteration(laplacian, known, wanted, rng, bar, apply)
+    found = np.empty((len(order), wanted), order="F")
+    for column in range(wanted):
+        found[order, column] = vectors[:, column]
+    return values, found
 
 
 def _choose_shift(analysis: Analysis, data: Floats, count: int) -> tuple[Factor, float]:
@@ -189,7 +198,7 @@ class _BlockKrylov:
         capacity = self._basis.shape[1]
         block = self._fresh(self._basis[:, :0], min(_BLOCK, capacity))
         coupling = np.zeros((block.shape[1], block.shape[1]))
-        check_from = self._wanted + _BLOCK
+        check_from = self._wanted + self._wanted // 2
         for _ in range(_RESTARTS):
             while self._size + block.shape[1] <= capacity:
                 block, coupling = self._extend(block)
@@ -205,7 +214,7 @@ class _BlockKrylov:
                 if converged == self._wanted or self._size == len(self._basis) - self._known.shape[1]:
                     _rotate(self._basis, rotation[:, : self._wanted])
                     return self._basis[:, : self._wanted]
-                check_from = self._size + max(_BLOCK, (self._wanted - converged) // 4)
+                check_from = self._size + max(2 * _BLOCK, (self._wanted - converged) // 4)
             # Thick restart: keep the leading Ritz vectors and go on from the last block.
             kept = min(self._kept, self._size)
             _rotate(self._basis, rotation[:, :kept])
@@ -279,7 +288,7 @@ class _BlockKrylov:
             Whether there are others with a larger eigenvalue.
         """
         block = self._fresh(vectors, min(_BLOCK, len(vectors) - vectors.shape[1] - self._known.shape[1]))
-        for _ in range(4):
+        for _ in range(2):
             image = self._apply(block)
             image -= vectors @ (vectors.T @ image)
             if la.eigvalsh(block.T @ image)[-1] > (1.0 + 1e-8) * least:
@@ -374,8 +383,11 @@ def _subspace_iteration(
             vectors = _chebyshev_filter(laplacian, vectors, degree, edge, 1.0)
         else:
             vectors = np.hstack([apply(vectors[:, columns]) for columns in _column_slices(width)])
-        vectors -= null @ (null.T @ vectors)
-        values, vectors = _rayleigh_ritz(laplacian, np.array(_orthonormal(vectors)[0], order="F"))
+        # Twice, because filtered vectors are nearly parallel: what is left of the null space grows with their norming.
+        for _ in range(2):
+            vectors -= null @ (null.T @ vectors)
+            vectors = _orthonormal(vectors)[0]
+        values, vectors = _rayleigh_ritz(laplacian, np.array(vectors, order="F"))
         residual = residual_norms(laplacian, values[:wanted], vectors[:, :wanted])
         converged = int((residual <= _TOLERANCE).sum())
         bar.update(converged - bar.n)

@@ -118,7 +118,9 @@ def find_minimum(
             bounds=list(zip(low, high, strict=True)),
             options={"maxiter": max_iterations, "ftol": 1e-12, "gtol": 1e-5},
         )
-    return Optimum(found.x, float(found.fun), found.jac, count, bool(found.success), str(found.message))
+    # A line search that cannot improve on a flat optimum calls itself abnormal.
+    settled = bool(found.success) or float(np.abs(found.jac).max(initial=0.0)) < 1e-3
+    return Optimum(found.x, float(found.fun), found.jac, count, settled, str(found.message))
 
 
 def _adam(objective: Objective, start: Floats, low: Floats, high: Floats, steps: int, rate: float) -> Optimum:
