@@ -29,7 +29,12 @@ def _axes(ax: Axes | None) -> Axes:
 
 
 def _layout(graph: Graph) -> NDArray[np.float64]:
-    """Positions in the plane: the graph's own, else eigenvectors of its Laplacian."""
+    """Positions in the plane, computed once and kept with the graph."""
+    return graph._cached("layout", lambda: _find_layout(graph))
+
+
+def _find_layout(graph: Graph) -> NDArray[np.float64]:
+    """Positions in the plane: the graph's own, else by springs, or by eigenvectors where it is large."""
     if graph.positions is not None and graph.positions.shape[1] >= 2:
         return graph.positions[:, :2]
     if graph.positions is not None:
