@@ -42,7 +42,7 @@ _FACTOR_FLOPS_PER_ENTRY = 2e5  # above this, a solve costs more than the polynom
 
 def smallest_eigenpairs(
     laplacian: sp.csr_array, null: Floats, n_eigenpairs: int, *, seed: int = 0, progress: bool | None = None
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:
     """Smallest eigenpairs of a Laplacian whose null space is known.
 
     Parameters
@@ -63,7 +63,9 @@ def smallest_eigenpairs(
     values : ndarray, shape (n_eigenpairs,)
         Increasing.
     vectors : ndarray, shape (n, n_eigenpairs)
-        Orthonormal; residuals are at most 1e-9 times the largest eigenvalue.
+        Orthonormal.
+    residuals : ndarray, shape (n_eigenpairs,)
+        Norms of Δu − λu, at most 1e-9 times the largest eigenvalue.
 
     Raises
     ------
@@ -72,7 +74,8 @@ def smallest_eigenpairs(
     """
     wanted = n_eigenpairs - null.shape[1]
     if wanted <= 0:
-        return np.zeros(n_eigenpairs), np.array(null[:, :n_eigenpairs])
+        values, vectors = np.zeros(n_eigenpairs), np.array(null[:, :n_eigenpairs])
+        return values, vectors, residual_norms(laplacian, values, vectors)
     rng = np.random.default_rng(seed)
     hidden = None if progress is None else not progress
     bar: tqdm[Any] = tqdm(total=wanted, desc="eigenpairs", disable=hidden, leave=False)
@@ -80,13 +83,17 @@ def smallest_eigenpairs(
     with bar:
         analysis = _affordable_analysis(scaled)
         if analysis is None:
-            values, vectors = _subspace_iteration(scaled, null, wanted, rng, bar)
+            values, vectors, residuals = _subspace_iteration(scaled, null, wanted, rng, bar)
         else:
-            values, vectors = _shift_invert(scaled, analysis, null, wanted, rng, bar)
-    values *= unit
+            values, vectors, residuals = _shift_invert(scaled, analysis, null, wanted, rng, bar)
     every = np.empty((len(null), n_eigenpairs), order="F")
     every[:, : null.shape[1]], every[:, null.shape[1] :] = null, vectors
-    return np.concatenate([np.zeros(null.shape[1]), values]), every
+    own = residual_norms(scaled, np.zeros(null.shape[1]), null)
+    return (
+        np.concatenate([np.zeros(null.shape[1]), unit * values]),
+        every,
+        unit * np.concatenate([own, residuals]),
+    )
 
 
 def _affordable_analysis(laplacian: sp.csr_array) -> Analysis | None:
@@ -102,7 +109,7 @@ def _affordable_analysis(laplacian: sp.csr_array) -> Analysis | None:
 # ---------------------------------------------------------------------- shift and invert
 def _shift_invert(
     laplacian: sp.csr_array, analysis: Analysis, null: Floats, wanted: int, rng: np.random.Generator, bar: tqdm[Any]
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:
     factor, shift = _choose_shift(analysis, sp.csc_array(laplacian).data, wanted + null.shape[1])
     # All is done in the order of the factor, and nodes are put back at the end.
     order = analysis.permutation
@@ -121,17 +128,18 @@ def _shift_invert(
             vectors[:, columns] -= known @ (known.T @ vectors[:, columns])
         values, vectors = _rayleigh_ritz(laplacian, vectors)
         missed = krylov.probe(vectors, (values[-1] + shift) ** -_POWER)
-        good = not missed and residual_norms(laplacian, values, vectors).max() <= 10 * _TOLERANCE
+        residuals = residual_norms(laplacian, values, vectors)
+        good = not missed and residuals.max() <= 10 * _TOLERANCE
     except NumericalError:
         good = False
     if not good:
         # Eigenvalues of high multiplicity: a Krylov space holds a block's worth of each. A subspace has room for all.
         del krylov
-        values, vectors = _subspace_iteration(laplacian, known, wanted, rng, bar, apply)
+        values, vectors, residuals = _subspace_iteration(laplacian, known, wanted, rng, bar, apply)
     found = np.empty((len(order), wanted), order="F")
     for column in range(wanted):
         found[order, column] = vectors[:, column]
-    return values, found
+    return values, found, residuals
 
 
 def _choose_shift(analysis: Analysis, data: Floats, count: int) -> tuple[Factor, float]:
@@ -368,7 +376,7 @@ def _subspace_iteration(
     rng: np.random.Generator,
     bar: tqdm[Any],
     apply: Callable[[Floats], Floats] | None = None,
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:
     """Iterate on a subspace a little larger than wanted, of a Laplacian of norm at most 1.
 
     ``apply`` damps the unwanted part of the spectrum; without it, a Chebyshev polynomial does.
@@ -392,7 +400,7 @@ def _subspace_iteration(
         converged = int((residual <= _TOLERANCE).sum())
         bar.update(converged - bar.n)
         if converged == wanted:
-            return values[:wanted], vectors[:, :wanted]
+            return values[:wanted], vectors[:, :wanted], residual
         # The last Ritz values lie above the wanted part: damp all beyond them. A margin, because an eigenvalue that
         # fills the rest of the subspace must itself not be damped.
         edge = min(edge, max(1.2 * float(values[-1]), 1e-12))

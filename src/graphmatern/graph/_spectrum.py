@@ -193,17 +193,19 @@ def is_dense(size: int, n_eigenpairs: int) -> bool:
 
 def _some_eigenpairs(
     laplacian: sp.csr_array, scaling: NDArray[np.float64] | None, n_eigenpairs: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Smallest eigenpairs of one connected component."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Smallest eigenpairs of one connected component, and their residuals."""
     n = laplacian.shape[0]
     if not is_dense(n, n_eigenpairs):
-        values, vectors = smallest_eigenpairs(laplacian, _null_vector(laplacian, scaling)[:, None], n_eigenpairs)
+        null = _null_vector(laplacian, scaling)[:, None]
+        values, vectors, residuals = smallest_eigenpairs(laplacian, null, n_eigenpairs)
         values[1:] = np.maximum(values[1:], _connectivity_bound(laplacian, scaling))
-        return values, vectors
+        return values, vectors, residuals
     _check_memory(n, n_eigenpairs, 4 * 8 * n**2)
     # All are computed and some kept, so that those do not depend on how many were asked for.
     values, vectors = _component_eigenpairs(laplacian, scaling)
-    return values[:n_eigenpairs], vectors[:, :n_eigenpairs]
+    values, vectors = values[:n_eigenpairs], vectors[:, :n_eigenpairs]
+    return values, vectors, residual_norms(laplacian, values, vectors)
 
 
 def _check_memory(n_nodes: int, n_eigenpairs: int, bytes_needed: int) -> None:
@@ -250,19 +252,21 @@ def laplacian_spectrum(
     order = np.argsort(component, kind="stable")
     bounds = np.searchsorted(component[order], np.arange(component.max() + 2))
     if len(bounds) == 2:
-        every, vectors = _some_eigenpairs(laplacian, scaling, n_eigenpairs)
+        every, vectors, residuals = _some_eigenpairs(laplacian, scaling, n_eigenpairs)
     else:
         values: list[NDArray[np.float64]] = []
         blocks: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
         for start, stop in pairwise(bounds):
             members = order[start:stop]
             own = None if scaling is None else scaling[members]
-            block_values, block_vectors = _some_eigenpairs(laplacian[members][:, members], own, n_eigenpairs)
-            values.append(block_values)
+            block_values, block_vectors, block_residuals = _some_eigenpairs(
+                laplacian[members][:, members], own, n_eigenpairs
+            )
+            values.append(np.stack([block_values, block_residuals]))
             blocks.append((members, block_vectors))
-        every, vectors = _merge(values, blocks, n, n_eigenpairs)
+        every, residuals, vectors = _merge(values, blocks, n, n_eigenpairs)
     _fix_signs(vectors)
-    return Spectrum(every, vectors, normalized, masses, residual_norms(laplacian, every, vectors))
+    return Spectrum(every, vectors, normalized, masses, residuals)
 
 
 def _merge(
@@ -270,9 +274,9 @@ def _merge(
     blocks: list[tuple[NDArray[np.int64], NDArray[np.float64]]],
     n_nodes: int,
     n_eigenpairs: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Smallest of the components' eigenpairs, each vector zero outside its component."""
-    every = np.concatenate(values)
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Smallest of the components' eigenvalues, their residuals and vectors, which are zero outside their component."""
+    every, residuals = np.concatenate(values, axis=1)
     ranks = np.argsort(every, kind="stable")[:n_eigenpairs]
     column_of = np.full(len(every), -1)
     column_of[ranks] = np.arange(len(ranks))
@@ -283,4 +287,4 @@ def _merge(
         start += block.shape[1]
         kept = columns >= 0
         vectors[np.ix_(members, columns[kept])] = block[:, kept]
-    return every[ranks], vectors
+    return every[ranks], residuals[ranks], vectors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Factor", "SelectedInverse", "float_buffer"]
 
 _COLUMNS_AT_ONCE = 64  # right-hand sides solved for together
+_COLUMNS_PER_THREAD = 8  # fewer are not worth a second pass over the factor
 
 
 def _aligned(size: int) -> Floats:
@@ -247,9 +249,19 @@ class Factor:
         if len(shape) != 2 or shape[0] != n:
             fault = Fault("x", f"must have shape ({n}, k)", f"shape {shape}", "One row for each node.")
             raise InputError("nothing was solved", [fault])
-        with single_threaded_blas():
+        # Each thread takes some of the columns.
+        count = max(1, min(self.analysis.n_threads, shape[1] // _COLUMNS_PER_THREAD))
+        parts = [slice(begin, end) for begin, end in pairwise(np.linspace(0, shape[1], count + 1, dtype=int))]
+
+        def run(task: int, _worker: int) -> None:
+            part = np.ascontiguousarray(x[:, parts[task]])
             for _ in range(times):
-                self._solve_in_place(x, lower=True, upper=True, one=False)
+                self._solve_in_place(part, lower=True, upper=True, one=False)
+            if part.base is not x:
+                x[:, parts[task]] = part
+
+        with single_threaded_blas(), Crew(self.analysis.n_threads) as crew:
+            crew.run(count, run)
 
     def solve_lower(self, b: ArrayLike) -> Floats:
         """Return L⁻¹ P b, for b of shape (n,) or (n, k); the result is in the order of the factor."""
