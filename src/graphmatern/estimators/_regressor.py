@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from graphmatern._validation import FaultList, check_choice, check_positive, check_whole, random_generator, warn
 from graphmatern.errors import KernelError, NumericalWarning, TableError
 from graphmatern.estimators._data import TrainingData, read_observations
-from graphmatern.inference._fitting import FittedEngine, fit_markov, fit_spectral
+from graphmatern.inference._fitting import FitOptions, FittedEngine, fit_markov, fit_spectral
 from graphmatern.inference._observations import group_replicates
 from graphmatern.kernels import Matern
 
@@ -83,7 +83,7 @@ class GraphGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     n_evaluations_ : int
         Evaluations of the marginal likelihood.
     y_mean_, y_scale_ : float
-        Convert normalised units: y = y_mean_ + y_scale_ * normalised.
+        Convert normalised units: ``y = y_mean_ + y_scale_ * normalised``.
     informed_ : ndarray of bool, shape (n_nodes,)
         Whether data reach the node's connected component.
 
@@ -181,23 +181,23 @@ class GraphGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         design = np.ones((len(y), 1 if self.mean == "constant" else 0))
         batches = group_replicates(data.nodes, y, noise, design)
         node_design = np.ones((self.graph.n_nodes, design.shape[1]))
-        options: dict[str, Any] = {
-            "normalized": normalized,
-            "noise": self.noise if data.noise is None else 1.0,
-            "learn_noise": data.noise is None,
-            "optimizer": self.optimizer,
-            "max_iterations": self.max_iterations,
-            "progress": self.verbose,
-        }
+        options = FitOptions(
+            normalized=normalized,
+            noise=self.noise if data.noise is None else 1.0,
+            learn_noise=data.noise is None,
+            optimizer=self.optimizer,
+            max_iterations=self.max_iterations,
+            progress=self.verbose,
+        )
         if name == "markov":
             found = fit_markov(
-                self.graph, kernel, smoothness, batches, node_design, n_threads=self.n_threads, **options
+                self.graph, kernel, smoothness, batches, node_design, n_threads=self.n_threads, options=options
             )
         else:
             count = self.n_eigenpairs
             if count is None and self.graph.n_nodes > _DENSE_NODES:
                 count = _DEFAULT_EIGENPAIRS
-            found = fit_spectral(self.graph, kernel, batches, node_design, n_eigenpairs=count, **options)
+            found = fit_spectral(self.graph, kernel, batches, node_design, n_eigenpairs=count, options=options)
         self._data = data
         self._adopt(found)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["FittedEngine", "fit_markov", "fit_spectral"]
+__all__ = ["FitOptions", "FittedEngine", "fit_markov", "fit_spectral"]
 
 _START_NOISE = 0.1
 _START_LENGTHSCALES = (2.0, 8.0, 32.0)
@@ -37,6 +37,39 @@ _BOUNDS = {
     "variance": (np.log(1e-6), np.log(1e6)),
     "laziness": (-15.0, 15.0),
 }
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What both engines need to know about a fit.
+
+    Attributes
+    ----------
+    normalized : bool
+        Which Laplacian.
+    noise : float, optional
+        Noise variance to start from.
+    learn_noise : bool
+        Whether it is learned.
+    optimizer : {"lbfgs", "adam"} or None
+        None keeps the starting values.
+    max_iterations : int
+        Iterations at most.
+    progress : bool, optional
+        Whether to show progress; by default, where the error stream is a terminal.
+    """
+
+    normalized: bool
+    noise: float | None
+    learn_noise: bool
+    optimizer: str | None
+    max_iterations: int
+    progress: bool | None
+
+    @property
+    def log_noise(self) -> float:
+        """Logarithm of the noise variance to start from."""
+        return float(np.log(_START_NOISE if self.noise is None else self.noise))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +121,19 @@ def _minimise(
     objective: Callable[[Floats], tuple[float, Floats]],
     start: Floats,
     bounds: list[tuple[float, float]],
-    optimizer: str | None,
-    max_iterations: int,
-    progress: bool | None,
+    options: FitOptions,
 ) -> Optimum:
-    if optimizer is None or len(start) == 0:
+    if options.optimizer is None or len(start) == 0:
         value, gradient = objective(start)
         return Optimum(start, value, gradient, 1, True, "parameters kept")
-    return find_minimum(objective, start, bounds, method=optimizer, max_iterations=max_iterations, progress=progress)
+    return find_minimum(
+        objective,
+        start,
+        bounds,
+        method=options.optimizer,
+        max_iterations=options.max_iterations,
+        progress=options.progress,
+    )
 
 
 def _bounds_of(names: list[str]) -> list[tuple[float, float]]:
@@ -108,20 +146,14 @@ def fit_spectral(
     batches: Sequence[Batch],
     node_design: Floats,
     *,
-    normalized: bool,
     n_eigenpairs: int | None,
-    noise: float | None,
-    learn_noise: bool,
-    optimizer: str | None,
-    max_iterations: int,
-    progress: bool | None,
+    options: FitOptions,
 ) -> FittedEngine:
     """Fit any kernel through eigenpairs; see `GraphGPRegressor` for the parameters."""
     choose_start = kernel is None
     kernel = Matern(1.5, _START_LENGTHSCALES[0]) if kernel is None else kernel
-    engine = SpectralEngine(graph, kernel, batches, normalized=normalized, n_eigenpairs=n_eigenpairs)
-    names = engine.names
-    log_noise = float(np.log(noise if noise is not None else _START_NOISE))
+    engine = SpectralEngine(graph, kernel, batches, normalized=options.normalized, n_eigenpairs=n_eigenpairs)
+    names, learn_noise, log_noise = engine.names, options.learn_noise, options.log_noise
 
     def objective(theta: Floats) -> tuple[float, Floats]:
         level = theta[-1] if learn_noise else log_noise
@@ -136,7 +168,7 @@ def fit_spectral(
         starts = [np.concatenate([start[:place], [np.log(k)], start[place + 1 :]]) for k in _START_LENGTHSCALES]
         start = min(starts, key=lambda theta: objective(theta)[0])
     bounds = _bounds_of(names) + ([_LOG_NOISE_BOUNDS] if learn_noise else [])
-    optimum = _minimise(objective, start, bounds, optimizer, max_iterations, progress)
+    optimum = _minimise(objective, start, bounds, options)
     engine.move(optimum.position[: len(names)])
     rho = float(np.exp(optimum.position[-1] if learn_noise else log_noise))
     conditioned = [SpectralConditioned(engine.bound, batch, rho) for batch in batches]
@@ -151,13 +183,8 @@ def fit_markov(
     batches: Sequence[Batch],
     node_design: Floats,
     *,
-    normalized: bool,
     n_threads: int | None,
-    noise: float | None,
-    learn_noise: bool,
-    optimizer: str | None,
-    max_iterations: int,
-    progress: bool | None,
+    options: FitOptions,
 ) -> FittedEngine:
     """Fit a Matérn kernel of integer smoothness through sparse precisions, the most likely of several.
 
@@ -168,20 +195,7 @@ def fit_markov(
     for nu in smoothness:
         start = kernel if isinstance(kernel, Matern) else None
         try:
-            found = _fit_one_smoothness(
-                graph,
-                start,
-                nu,
-                batches,
-                node_design,
-                normalized=normalized,
-                n_threads=n_threads,
-                noise=noise,
-                learn_noise=learn_noise,
-                optimizer=optimizer,
-                max_iterations=max_iterations,
-                progress=progress,
-            )
+            found = _fit_one_smoothness(graph, start, nu, batches, node_design, n_threads=n_threads, options=options)
         except ResourceError as error:
             refused = error
             continue
@@ -200,19 +214,14 @@ def _fit_one_smoothness(
     batches: Sequence[Batch],
     node_design: Floats,
     *,
-    normalized: bool,
     n_threads: int | None,
-    noise: float | None,
-    learn_noise: bool,
-    optimizer: str | None,
-    max_iterations: int,
-    progress: bool | None,
+    options: FitOptions,
 ) -> FittedEngine:
-    engine = MarkovEngine(graph, nu, batches, normalized=normalized, n_threads=n_threads)
+    engine = MarkovEngine(graph, nu, batches, normalized=options.normalized, n_threads=n_threads)
     fixed = () if kernel is None else tuple(name for name in kernel.fixed if name != "nu")
-    log_noise = float(np.log(noise if noise is not None else _START_NOISE))
+    log_noise = options.log_noise
     holds_variance = "variance" in fixed
-    free = np.array(["lengthscale" not in fixed, not holds_variance, learn_noise])
+    free = np.array(["lengthscale" not in fixed, not holds_variance, options.learn_noise])
 
     def full(theta: Floats) -> Floats:
         point = base.copy()
@@ -243,7 +252,7 @@ def _fit_one_smoothness(
     high = min(high, float(np.log(engine.precision.longest_lengthscale())))
     bounds = [(low, high), (base[1] - 30.0, base[1] + 30.0), _LOG_NOISE_BOUNDS]
     chosen = [bound for bound, is_free in zip(bounds, free, strict=True) if is_free]
-    optimum = _minimise(objective, base[free], chosen, optimizer, max_iterations, progress)
+    optimum = _minimise(objective, base[free], chosen, options)
     log_kappa, log_a, log_rho = full(optimum.position)
     lengthscale, amplitude, rho = (float(np.exp(value)) for value in (log_kappa, log_a, log_rho))
     fitted = Matern(nu, lengthscale, amplitude * engine.average_variance(log_kappa), fixed=("nu", *fixed))
