@@ -29,7 +29,7 @@ __all__ = ["FitOptions", "FittedEngine", "fit_markov", "fit_spectral"]
 
 _START_NOISE = 0.1
 _START_LENGTHSCALES = (2.0, 8.0, 32.0)
-_LOG_NOISE_BOUNDS = (np.log(1e-8), np.log(1e4))
+_LOG_NOISE_BOUNDS = (np.log(1e-6), np.log(1e4))  # with less noise, rounding decides
 # Of logarithms, by the end of a parameter's name.
 _BOUNDS = {
     "nu": (np.log(0.05), np.log(100.0)),

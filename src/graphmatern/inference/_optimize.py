@@ -110,16 +110,21 @@ def find_minimum(
     with bar:
         if method == "adam":
             return _adam(counted, start, low, high, max_iterations, learning_rate)
-        found = minimize(
-            counted,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=list(zip(low, high, strict=True)),
-            options={"maxiter": max_iterations, "ftol": 1e-12, "gtol": 1e-5},
-        )
+        for _ in range(3):
+            found = minimize(
+                counted,
+                start,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=list(zip(low, high, strict=True)),
+                options={"maxiter": max_iterations, "ftol": 1e-12, "gtol": 1e-5},
+            )
+            # A line search may fail on a stale picture of the curvature: once more without it.
+            if found.success or found.status != 2:
+                break
+            start = found.x
     # A line search that cannot improve on a flat optimum calls itself abnormal.
-    settled = bool(found.success) or float(np.abs(found.jac).max(initial=0.0)) < 1e-3
+    settled = bool(found.success) or float(np.abs(found.jac).max(initial=0.0)) < 1e-2
     return Optimum(found.x, float(found.fun), found.jac, count, settled, str(found.message))
 
 
