@@ -255,3 +255,17 @@ def test_ill_conditioning_is_said() -> None:
         precision.warn_if_inaccurate(300.0)
     assert precision.relative_error(precision.longest_lengthscale(1e-3)) == pytest.approx(1e-3, rel=0.01)
     precision.warn_if_inaccurate(2.0)  # silent
+
+
+@pytest.mark.parametrize("columns", [1, 7, 16, 33])
+def test_solves_in_the_order_of_the_factor(columns: int) -> None:
+    precision = MarkovPrecision(gm.make_roads(200, seed=0), 1, n_threads=2)
+    analysis = precision.analysis
+    factor = analysis.factorize_lower(precision.polynomial.lower(precision.coefficients(2.0, 1.0)))
+    b = np.random.default_rng(0).standard_normal((analysis.n, columns))
+    x = np.ascontiguousarray(b[analysis.permutation])
+    factor.solve_ordered(x, times=2)
+    np.testing.assert_allclose(x, factor.solve(factor.solve(b))[analysis.permutation], rtol=1e-12, atol=1e-13)
+    for wrong in (x[:-1], x[:, 0], np.asfortranarray(np.ones((analysis.n, 2))), x.astype(np.float32)):
+        with pytest.raises(InputError):
+            factor.solve_ordered(wrong)  # type: ignore[arg-type]

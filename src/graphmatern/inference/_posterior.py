@@ -158,7 +158,6 @@ class MarkovConditioned(ConditionedBatch):
         self, precision: MarkovPrecision, lengthscale: float, amplitude: float, batch: Batch, rho: float
     ) -> None:
         super().__init__(batch, rho)
-        self._precision = precision
         polynomial = precision.polynomial
         precision.warn_if_inaccurate(lengthscale)
         added = precision.observed(batch.nodes, self.noise)

@@ -241,14 +241,11 @@ class Factor:
         times : int
             How often to solve.
         """
-        self._require()
         n, shape = self.analysis.n, np.shape(x)
-        float_buffer(
-            x.reshape(-1) if isinstance(x, np.ndarray) and x.flags.c_contiguous else x, int(np.prod(shape)), "out"
-        )
-        if len(shape) != 2 or shape[0] != n:
-            fault = Fault("x", f"must have shape ({n}, k)", f"shape {shape}", "One row for each node.")
+        if len(shape) != 2 or shape[0] != n or not x.flags.c_contiguous:
+            fault = Fault("x", f"must be C-contiguous, of shape ({n}, k)", f"shape {shape}", "One row for each node.")
             raise InputError("nothing was solved", [fault])
+        float_buffer(x.reshape(-1), x.size, "out")
         # Each thread takes some of the columns.
         count = max(1, min(self.analysis.n_threads, shape[1] // _COLUMNS_PER_THREAD))
         parts = [slice(begin, end) for begin, end in pairwise(np.linspace(0, shape[1], count + 1, dtype=int))]
@@ -257,11 +254,12 @@ class Factor:
             part = np.ascontiguousarray(x[:, parts[task]])
             for _ in range(times):
                 self._solve_in_place(part, lower=True, upper=True, one=False)
-            if part.base is not x:
-                x[:, parts[task]] = part
+            x[:, parts[task]] = part
 
-        with single_threaded_blas(), Crew(self.analysis.n_threads) as crew:
-            crew.run(count, run)
+        with self._lock:
+            self._require()
+            with single_threaded_blas(), Crew(self.analysis.n_threads) as crew:
+                crew.run(count, run)
 
     def solve_lower(self, b: ArrayLike) -> Floats:
         """Return L⁻¹ P b, for b of shape (n,) or (n, k); the result is in the order of the factor."""
