@@ -24,6 +24,7 @@ PACKAGE = ROOT / "src" / "graphmatern"
 LAYERS = [
     {"errors"},
     {"_validation"},
+    {"metrics"},
     {"sparse"},
     {"graph"},
     {"io", "datasets"},
