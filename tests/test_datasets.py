@@ -76,10 +76,17 @@ def test_cora() -> None:
     assert (everything.graph.n_nodes, everything.graph.n_edges) == (2708, 5278)
 
 
-def test_absent_data_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("GRAPHMATERN_DATA", raising=False)
-    with pytest.raises(DataNotFoundError, match=r"GRAPHMATERN_DATA is not set.*nodes\.csv"):
-        datasets.load_traffic()
+@pytest.mark.data
+def test_traffic_with_geometry() -> None:
+    data, paper = datasets.load_traffic(geometry=True), datasets.load_traffic()
+    assert data.graph.edges["geometry"].notna().all()
+    assert (data.graph.n_nodes, len(data.graph.edges)) == (1016, 1173)
+    np.testing.assert_array_equal(data.values.to_numpy(), paper.values.to_numpy())
+    assert set(data.values.index) <= set(data.graph.nodes)
+
+
+def test_an_incomplete_local_copy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "cora").mkdir()
     monkeypatch.setenv("GRAPHMATERN_DATA", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"no citations\.csv, no topics\.csv in"):
+    with pytest.raises(DataNotFoundError, match=r"no citations\.csv, no topics\.csv in.*complete the folder"):
         datasets.load_cora()

@@ -1,4 +1,4 @@
-"""Real data sets, with their sources and licences. They are read from the folder GRAPHMATERN_DATA names."""
+"""The data sets: from the folder GRAPHMATERN_DATA names, else downloaded and converted."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 from graphmatern._validation import check_choice
+from graphmatern.datasets._convert import cora_tables, monday_speeds, road_tables
+from graphmatern.datasets._remote import fetch
 from graphmatern.errors import DataNotFoundError, GraphError
 from graphmatern.graph import Graph
 
@@ -29,6 +31,8 @@ _CORA = (
     "Cora: 2,708 papers on machine learning in 7 topics, joined where one cites the other.\n"
     "Source: LINQS, as redistributed at github.com/spbu-math-cs/Graph-Gaussian-Processes; no licence is stated."
 )
+_PAPER_HOUR = pd.Timestamp("2017-01-02 17:30")
+_ROAD_FILES = ("V.csv", "E.csv", "PtE.csv", "Y.csv", "lines.shp")
 
 
 @dataclass(frozen=True)
@@ -50,28 +54,42 @@ class Dataset:
     description: str
 
 
-def _folder(name: str, files: Sequence[str]) -> Path:
-    """Return the folder of a data set, or say what is missing and where it should be."""
+def _local(name: str, files: Sequence[str]) -> Path | None:
+    """Return the local folder of a data set, None where there is no copy; one that lacks files is an error."""
     root = os.environ.get("GRAPHMATERN_DATA")
-    if not root:
-        raise DataNotFoundError(
-            f"the environment variable GRAPHMATERN_DATA is not set; set it to the folder that holds {name!r} "
-            f"with the files {', '.join(files)}"
-        )
-    folder = Path(root) / name
+    folder = Path(root or "") / name
+    if not root or not folder.is_dir():
+        return None
     missing = [file for file in files if not (folder / file).is_file()]
     if missing:
-        raise DataNotFoundError(f"there is no {', no '.join(missing)} in {str(folder)!r} (from GRAPHMATERN_DATA)")
+        raise DataNotFoundError(
+            f"there is no {', no '.join(missing)} in {str(folder)!r} (from GRAPHMATERN_DATA); "
+            "complete the folder, or remove it to have the data downloaded"
+        )
     return folder
 
 
-def load_traffic(parallel: str = "sum") -> Dataset:
+def _how_to_use_a_copy(name: str, files: Sequence[str]) -> str:
+    return f"A copy as CSV can be used instead: a folder {name!r} with {', '.join(files)}, its parent GRAPHMATERN_DATA."
+
+
+_PAPER_FILES = ("nodes.csv", "edges.csv", "speeds.csv")
+_MONDAY_FILES = ("nodes.csv", "edges.csv", "speeds_mondays.csv")
+_RAW_FILES = ("intersections.csv", "roads.csv", "sensors.csv")
+_CORA_FILES = ("citations.csv", "topics.csv")
+
+
+def load_traffic(parallel: str = "sum", *, geometry: bool = False) -> Dataset:
     """Load the paper's traffic graph and the speeds on Monday 2 January 2017, 17:30.
 
     Parameters
     ----------
     parallel : {"sum", "mean_length", "first"}
         What becomes of the one pair of nodes with two roads; see `Graph.from_edges`.
+    geometry : bool
+        Whether to build the graph from the raw roads, so that edges can be drawn as they run. This is also what
+        happens where there is no local copy of the paper's own graph: segment lengths differ by up to 24 m from the
+        paper's (another map projection), and sensors are named by their number.
 
     Returns
     -------
@@ -79,13 +97,23 @@ def load_traffic(parallel: str = "sum") -> Dataset:
         1,016 nodes, of which 325 are sensors with a speed; ``values`` keeps the order of the file.
     """
     check_choice("parallel", parallel, ("sum", "mean_length", "first"), GraphError)
-    folder = _folder("traffic", ["nodes.csv", "edges.csv", "speeds.csv"])
-    speeds = pd.read_csv(folder / "speeds.csv").set_index("node")["speed_mph"].rename("speed_mph")
-    description = _TRAFFIC.format(when="Monday 2 January 2017, 17:30", origin=_PAPER_GRAPH)
-    return Dataset(_traffic_graph(folder, parallel), speeds, description)
+    folder = _local("traffic", _PAPER_FILES)
+    when = "Monday 2 January 2017, 17:30"
+    if folder is not None and not geometry:
+        speeds = pd.read_csv(folder / "speeds.csv").set_index("node")["speed_mph"]
+        return Dataset(_paper_graph(folder, parallel), speeds, _TRAFFIC.format(when=when, origin=_PAPER_GRAPH))
+    if folder is not None:
+        speeds = pd.read_csv(folder / "speeds.csv").set_index("sensor")["speed_mph"].rename_axis("node")
+    else:
+        speeds = _remote_mondays("traffic", _PAPER_FILES)[_PAPER_HOUR].rename("speed_mph")
+    return Dataset(_subdivided_graph(parallel), speeds, _TRAFFIC.format(when=when, origin=_RAW_GRAPH))
 
 
-def _traffic_graph(folder: Path, parallel: str) -> Graph:
+def _remote_mondays(name: str, files: Sequence[str]) -> pd.DataFrame:
+    return monday_speeds(fetch(["Y.csv"], _how_to_use_a_copy(name, files))[0])
+
+
+def _paper_graph(folder: Path, parallel: str) -> Graph:
     nodes = pd.read_csv(folder / "nodes.csv").set_index("node")
     edges = pd.read_csv(folder / "edges.csv")
     return _quietly_from_edges(
@@ -95,6 +123,12 @@ def _traffic_graph(folder: Path, parallel: str) -> Graph:
         positions=nodes[["longitude", "latitude"]],
         parallel=parallel,
     )
+
+
+def _subdivided_graph(parallel: str) -> Graph:
+    """Insert the sensors into the raw roads."""
+    roads, sensors = _raw_roads(parallel)
+    return roads.subdivide(sensors, edge="road", distance="distance_m", position=("longitude", "latitude"))
 
 
 def _quietly_from_edges(edges: pd.DataFrame, **options: Any) -> Graph:
@@ -110,14 +144,18 @@ def load_traffic_mondays() -> Dataset:
     Returns
     -------
     Dataset
-        ``values`` has one row per sensor (node) and one column per time.
+        ``values`` has one row per sensor (node) and one column per time. Without a local copy the graph is built from
+        the raw roads, see `load_traffic`.
     """
-    folder = _folder("traffic", ["nodes.csv", "edges.csv", "speeds_mondays.csv"])
+    folder = _local("traffic", _MONDAY_FILES)
+    when = "26 Mondays of 2017, 17:30"
+    if folder is None:
+        table = _remote_mondays("traffic", _MONDAY_FILES)
+        return Dataset(_subdivided_graph("sum"), table, _TRAFFIC.format(when=when, origin=_RAW_GRAPH))
     long = pd.read_csv(folder / "speeds_mondays.csv", parse_dates=["time"])
     order = long["node"].unique()
     table = long.pivot(index="node", columns="time", values="speed_mph").loc[order]
-    description = _TRAFFIC.format(when="26 Mondays of 2017, 17:30", origin=_PAPER_GRAPH)
-    return Dataset(_traffic_graph(folder, "sum"), table, description)
+    return Dataset(_paper_graph(folder, "sum"), table, _TRAFFIC.format(when=when, origin=_PAPER_GRAPH))
 
 
 def load_traffic_raw() -> Dataset:
@@ -138,18 +176,29 @@ def load_traffic_raw() -> Dataset:
             data.values, edge="road", distance="distance_m", position=("longitude", "latitude")
         )
     """
-    folder = _folder("traffic_raw", ["intersections.csv", "roads.csv", "sensors.csv"])
-    nodes = pd.read_csv(folder / "intersections.csv").set_index("node")
+    graph, sensors = _raw_roads("sum")
+    return Dataset(graph, sensors, _TRAFFIC.format(when="which are not included here", origin=_RAW_GRAPH))
+
+
+def _raw_roads(parallel: str) -> tuple[Graph, pd.DataFrame]:
+    folder = _local("traffic_raw", _RAW_FILES)
+    if folder is None:
+        files = fetch(_ROAD_FILES, _how_to_use_a_copy("traffic_raw", _RAW_FILES))
+        nodes, roads, sensors = road_tables(*files)
+    else:
+        nodes = pd.read_csv(folder / "intersections.csv").set_index("node")
+        roads = pd.read_csv(folder / "roads.csv")
+        sensors = pd.read_csv(folder / "sensors.csv").set_index("sensor")
     graph = _quietly_from_edges(
-        pd.read_csv(folder / "roads.csv"),
+        roads,
         length="length_m",
         id="road",
         geometry="geometry",
         nodes=nodes.index,
         positions=nodes[["longitude", "latitude"]],
+        parallel=parallel,
     )
-    sensors = pd.read_csv(folder / "sensors.csv").set_index("sensor")
-    return Dataset(graph, sensors, _TRAFFIC.format(when="which are not included here", origin=_RAW_GRAPH))
+    return graph, sensors
 
 
 def load_cora(*, largest_component: bool = True) -> Dataset:
@@ -165,9 +214,13 @@ def load_cora(*, largest_component: bool = True) -> Dataset:
     Dataset
         Nodes in ascending paper number: 2,485 in the largest component, 2,708 in all.
     """
-    folder = _folder("cora", ["citations.csv", "topics.csv"])
-    topics = pd.read_csv(folder / "topics.csv").set_index("paper")["topic"].sort_index()
-    citations = pd.read_csv(folder / "citations.csv")
+    folder = _local("cora", _CORA_FILES)
+    if folder is None:
+        citations, topics = cora_tables(fetch(["cora.zip"], _how_to_use_a_copy("cora", _CORA_FILES))[0])
+    else:
+        topics = pd.read_csv(folder / "topics.csv").set_index("paper")["topic"]
+        citations = pd.read_csv(folder / "citations.csv")
+    topics = topics.sort_index()
     citations = citations[citations["cited"] != citations["citing"]]
     graph = Graph.from_edges(citations, source="cited", target="citing", nodes=np.asarray(topics.index))
     if largest_component:
