@@ -28,6 +28,7 @@ LAYERS = [
     {"sparse"},
     {"graph"},
     {"io", "datasets"},
+    {"_parameters"},
     {"kernels", "likelihoods"},
     {"inference"},
     {"plotting"},

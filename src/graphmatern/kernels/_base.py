@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
-import numpy as np
 import torch
 
+from graphmatern._parameters import Parameter, Parameterized, positive
 from graphmatern._validation import FaultList, abbreviate, check_flag, check_positive
 from graphmatern.errors import KernelError
-from graphmatern.kernels._parameters import KernelParameter, positive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from graphmatern.graph import Graph
     from graphmatern.kernels._bound import BoundKernel
 
@@ -113,7 +110,7 @@ class Kernel(torch.nn.Module, ABC):
         return copy.deepcopy(self)
 
 
-class SpectralKernel(Kernel):
+class SpectralKernel(Parameterized, Kernel):
     """A kernel a Ψ(Δ) given by one nonnegative function Ψ of an eigenvalue.
 
     Subclasses declare their parameters as class attributes and define `log_psi`, or `psi` where Ψ may be 0.
@@ -124,103 +121,13 @@ class SpectralKernel(Kernel):
         Prior variance of the process, averaged over the nodes of the graph it is bound to.
     """
 
-    variance = KernelParameter(positive)
-    _settings: ClassVar[tuple[str, ...]] = ()  # constructor arguments that are not learnable
-
-    def __init__(self, *, fixed: Iterable[str], **values: float) -> None:
-        super().__init__()
-        faults = FaultList(f"no {type(self).__name__} was made", KernelError)
-        held = self._held(fixed, faults)
-        numbers = {name: self._number(self._parameter(name), value, faults) for name, value in values.items()}
-        self._check_settings(numbers, faults)
-        faults.raise_if_any()
-        for name, number in numbers.items():
-            self._parameter(name).create(self, number, fixed=name in held)
-
-    @classmethod
-    def _held(cls, fixed: Any, faults: FaultList) -> set[str]:
-        """Names of parameters to hold; others are noted."""
-        try:
-            held = {fixed} if isinstance(fixed, str) else set(fixed or ())
-        except TypeError:
-            held = {repr(fixed)}
-        unknown = held - set(cls.parameter_names())
-        if unknown:
-            rule = f"must name parameters ({', '.join(cls.parameter_names())})"
-            faults.add("fixed", rule, abbreviate(sorted(map(str, unknown))), "Correct or remove these names.")
-        return held
+    variance = Parameter(positive)
+    _error = KernelError
 
     @property
     def requires_normalized(self) -> bool:
         """Whether the kernel is defined for the normalised Laplacian only."""
         return False
-
-    @classmethod
-    def parameter_names(cls) -> tuple[str, ...]:
-        """Names of the parameters, `variance` last."""
-        own = [name for name, value in vars(cls).items() if isinstance(value, KernelParameter)]
-        return (*own, "variance")
-
-    @classmethod
-    def _parameter(cls, name: str) -> KernelParameter:
-        parameter = getattr(cls, name)
-        assert isinstance(parameter, KernelParameter)
-        return parameter
-
-    def _check_settings(self, numbers: dict[str, float], faults: FaultList) -> None:
-        """Note faults beyond a parameter's own domain; nothing by default."""
-
-    @staticmethod
-    def _number(parameter: KernelParameter, value: Any, faults: FaultList) -> float:
-        try:
-            number = float("nan") if isinstance(value, bool | np.bool_ | str) else float(value)
-        except (TypeError, ValueError, OverflowError, RuntimeError):
-            number = float("nan")
-        if not parameter.domain.contains(number):
-            faults.add(parameter.name, parameter.domain.rule, repr(value), "Choose such a value.")
-        return number
-
-    def _check_parameter(self, parameter: KernelParameter, value: Any) -> float:
-        faults = FaultList(f"the {type(self).__name__} was left as it was", KernelError)
-        number = self._number(parameter, value, faults)
-        self._check_settings({parameter.name: number}, faults)
-        faults.raise_if_any()
-        return number
-
-    @property
-    def fixed(self) -> tuple[str, ...]:
-        """Names of the parameters that are held while others are learned."""
-        return tuple(name for name in self.parameter_names() if not getattr(self, f"raw_{name}").requires_grad)
-
-    def values(self) -> dict[str, float]:
-        """Return the parameters as plain numbers, to 15 digits: what was set to 3 reads 3."""
-        return {name: float(f"{getattr(self, name).item():.15g}") for name in self.parameter_names()}
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the constructor's arguments, as scikit-learn expects."""
-        del deep
-        settings = {name: getattr(self, name) for name in self._settings}
-        return {**settings, **self.values(), "fixed": self.fixed}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set constructor arguments, as scikit-learn expects; all are checked before any is set."""
-        unknown = set(params) - set(self.get_params())
-        if unknown:
-            faults = FaultList(f"the {type(self).__name__} was left as it was", KernelError)
-            rule = f"must be among {', '.join(self.get_params())}"
-            raise faults.raise_now("params", rule, abbreviate(sorted(unknown)), "Correct these names.")
-        try:
-            fresh = type(self)(**{**self.get_params(), **params})
-        except KernelError as error:
-            raise KernelError(f"the {type(self).__name__} was left as it was", error.faults) from None
-        for name in self._settings:
-            self.__dict__[f"_{name}"] = getattr(fresh, name)
-        for name in self.parameter_names():
-            ours, theirs = getattr(self, f"raw_{name}"), getattr(fresh, f"raw_{name}")
-            with torch.no_grad():
-                ours.copy_(theirs)
-            ours.requires_grad_(theirs.requires_grad)
-        return self
 
     def log_psi(self, eigenvalues: torch.Tensor) -> torch.Tensor:
         """Log Ψ(λ); shape as ``eigenvalues``."""
@@ -245,13 +152,6 @@ class SpectralKernel(Kernel):
         if self.requires_normalized and not normalized:
             rule = f"must be True for {type(self).__name__}, which needs eigenvalues in [0, 2]"
             faults.add("normalized", rule, "False", "Leave it out, or use Matern or Diffusion.")
-
-    def extra_repr(self) -> str:
-        """Describe settings and parameters for ``repr``."""
-        settings = [f"{name}={getattr(self, name)!r}" for name in self._settings]
-        numbers = [f"{name}={value:.6g}" for name, value in self.values().items()]
-        held = [f"fixed={self.fixed!r}"] if self.fixed else []
-        return ", ".join(settings + numbers + held)
 
 
 class SumKernel(Kernel):

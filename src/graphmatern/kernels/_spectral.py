@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
+from graphmatern._parameters import Parameter, half_open_unit, positive
 from graphmatern._validation import check_whole
 from graphmatern.kernels._base import SpectralKernel
-from graphmatern.kernels._parameters import KernelParameter, half_open_unit, positive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,8 +41,8 @@ class Matern(SpectralKernel):
     Matern(nu=2.5, lengthscale=3, variance=1, fixed=('nu',))
     """
 
-    nu = KernelParameter(positive)
-    lengthscale = KernelParameter(positive)
+    nu = Parameter(positive)
+    lengthscale = Parameter(positive)
 
     def __init__(
         self, nu: float = 1.5, lengthscale: float = 1.0, variance: float = 1.0, fixed: Iterable[str] = ()
@@ -77,7 +77,7 @@ class Diffusion(SpectralKernel):
     Diffusion(lengthscale=2, variance=1)
     """
 
-    lengthscale = KernelParameter(positive)
+    lengthscale = Parameter(positive)
 
     def __init__(self, lengthscale: float = 1.0, variance: float = 1.0, fixed: Iterable[str] = ()) -> None:
         super().__init__(lengthscale=lengthscale, variance=variance, fixed=fixed)
@@ -122,7 +122,7 @@ class RandomWalk(_NormalizedKernel):
     RandomWalk(steps=3, laziness=0.5, variance=1)
     """
 
-    laziness = KernelParameter(half_open_unit)
+    laziness = Parameter(half_open_unit)
     _settings: ClassVar[tuple[str, ...]] = ("steps",)
 
     def __init__(self, steps: int = 2, laziness: float = 0.5, variance: float = 1.0, fixed: Iterable[str] = ()) -> None:
