@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from graphmatern import errors as errors
     from graphmatern import graph as graph
     from graphmatern import kernels as kernels
+    from graphmatern import likelihoods as likelihoods
     from graphmatern import metrics as metrics
     from graphmatern import plotting as plotting
     from graphmatern.estimators import GraphGPRegressor as GraphGPRegressor
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from graphmatern.kernels import RandomWalk as RandomWalk
     from graphmatern.kernels import heat_flow as heat_flow
 
-_SUBMODULES = ("datasets", "errors", "graph", "kernels", "metrics", "plotting")
+_SUBMODULES = ("datasets", "errors", "graph", "kernels", "likelihoods", "metrics", "plotting")
 _EXPORTS = {
     "estimators": ("GraphGPRegressor",),
     "graph": ("Graph", "Spectrum", "make_roads"),

@@ -177,7 +177,8 @@ class Parameterized(torch.nn.Module):
         """Return the constructor's arguments, as scikit-learn expects."""
         del deep
         settings = {name: getattr(self, name) for name in self._settings}
-        return {**settings, **self.values(), "fixed": self.fixed}
+        held = {"fixed": self.fixed} if self.parameter_names() else {}
+        return {**settings, **self.values(), **held}
 
     def set_params(self, **params: Any) -> Self:
         """Set constructor arguments, as scikit-learn expects; all are checked before any is set."""

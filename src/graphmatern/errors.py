@@ -21,6 +21,7 @@ __all__ = [
     "GraphMaternWarning",
     "InputError",
     "KernelError",
+    "LikelihoodError",
     "NotPositiveDefiniteError",
     "NumericalError",
     "NumericalWarning",
@@ -101,6 +102,10 @@ class TableError(InputError):
 
 class KernelError(InputError):
     """A kernel's parameters, or its use on a graph, are wrong."""
+
+
+class LikelihoodError(InputError):
+    """A likelihood's parameters, or the observations it is given, are wrong."""
 
 
 class UnknownNodeError(InputError, KeyError):

@@ -1,0 +1,152 @@
+"""What every likelihood can do; a likelihood itself is a few parameters and one formula, log p(y | f).
+
+Shapes: latent processes come first, so means, variances and values of f are (n_latents, n), also where n_latents is 1;
+observations y and everything per observation are (n,). All tensors are float64.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+
+import numpy as np
+import torch
+
+from graphmatern._parameters import Parameterized
+from graphmatern.errors import LikelihoodError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern._validation import FaultList
+
+__all__ = ["Expectation", "Likelihood", "gauss_hermite", "smallest_variance"]
+
+_ENTRIES_AT_ONCE = 2**22  # of the largest array an expectation forms
+smallest_variance = 1e-100  # so that a standard deviation has a derivative
+
+
+def gauss_hermite(n_points: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Nodes and weights (n_points,) of Gauss–Hermite quadrature for a standard normal variable."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n_points)
+    return torch.tensor(nodes), torch.tensor(weights / weights.sum())
+
+
+class Expectation(NamedTuple):
+    """Expected log-likelihoods and their derivatives in the marginals of q; without gradients.
+
+    Attributes
+    ----------
+    value : Tensor, shape (n,)
+        E log p(y | f).
+    in_mean, in_variance : Tensor, shape (n_latents, n)
+        Its derivatives.
+    """
+
+    value: torch.Tensor
+    in_mean: torch.Tensor
+    in_variance: torch.Tensor
+
+
+class Likelihood(Parameterized, ABC):
+    """How one observation depends on the latent processes at its node.
+
+    Subclasses define `log_prob`, and either keep the expectation by Gauss–Hermite quadrature (one latent process) or
+    define `expected_log_prob`.
+
+    Parameters
+    ----------
+    fixed : iterable of str
+        Parameters that are held while others are learned.
+    n_points : int
+        Points of the quadrature.
+    """
+
+    _error = LikelihoodError
+    n_latents: int = 1
+    _default_points: ClassVar[int] = 32
+
+    def __init__(self, *, fixed: tuple[str, ...] = (), n_points: int | None = None, **values: float) -> None:
+        super().__init__(fixed=fixed, **values)
+        self._nodes, self._weights = gauss_hermite(self._default_points if n_points is None else n_points)
+
+    def __sklearn_clone__(self) -> Self:
+        return copy.deepcopy(self)
+
+    # ------------------------------------------------------------------ the formula
+    @abstractmethod
+    def log_prob(self, y: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
+        """Log-likelihood of each observation.
+
+        Parameters
+        ----------
+        y : Tensor, shape (n,)
+            Observations.
+        f : Tensor, shape (..., n_latents, n)
+            Latent values; leading dimensions are samples.
+
+        Returns
+        -------
+        Tensor, shape (..., n)
+        """
+
+    def note_faults(self, y: NDArray[np.float64], faults: FaultList) -> None:
+        """Note as faults observations that the likelihood cannot give rise to; none by default."""
+
+    # ------------------------------------------------------------------ expectations
+    def _quadrature(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """Latent values at the nodes of the quadrature; shape (n_points, n_latents, n)."""
+        deviation = variance.clamp_min(smallest_variance).sqrt()
+        return mean + deviation * self._nodes[:, None, None]
+
+    def _average(self, values: torch.Tensor) -> torch.Tensor:
+        """Weighted average over the first dimension, the nodes of the quadrature."""
+        found: torch.Tensor = torch.tensordot(self._weights, values, dims=1)
+        return found
+
+    def expected_log_prob(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """Expected log-likelihood of each observation under Gaussian marginals, differentiable.
+
+        Parameters
+        ----------
+        y : Tensor, shape (n,)
+            Observations.
+        mean, variance : Tensor, shape (n_latents, n)
+            Of the latent processes at their nodes. Known offsets, such as the logarithm of an exposure, are part of
+            the mean.
+
+        Returns
+        -------
+        Tensor, shape (n,)
+        """
+        return self._average(self.log_prob(y, self._quadrature(mean, variance)))
+
+    def _entries_per_observation(self) -> int:
+        """Entries per observation of the largest array `expected_log_prob` forms."""
+        return len(self._nodes) * self.n_latents
+
+    def expectation(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> Expectation:
+        """Expected log-likelihoods and their derivatives in mean and variance, a block of observations at a time.
+
+        Parameters
+        ----------
+        y : Tensor, shape (n,)
+            Observations.
+        mean, variance : Tensor, shape (n_latents, n)
+            Of the latent processes at their nodes.
+
+        Returns
+        -------
+        Expectation
+        """
+        size = max(1, _ENTRIES_AT_ONCE // self._entries_per_observation())
+        blocks = []
+        for start in range(0, max(1, len(y)), size):
+            part = slice(start, start + size)
+            m, v = (x[:, part].detach().clone().requires_grad_() for x in (mean, variance))
+            with torch.enable_grad():
+                value = self.expected_log_prob(y[part], m, v)
+            blocks.append((value.detach(), *torch.autograd.grad(value.sum(), (m, v))))
+        values, in_mean, in_variance = (torch.cat(parts, dim=-1) for parts in zip(*blocks, strict=True))
+        return Expectation(values, in_mean, in_variance)

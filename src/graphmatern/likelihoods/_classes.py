@@ -1,0 +1,254 @@
+"""Likelihoods of class labels: two classes and one latent process, or one latent process per class."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch.special import log_ndtr
+
+from graphmatern._validation import FaultList, check_choice, check_whole, describe_rows
+from graphmatern.errors import LikelihoodError
+from graphmatern.likelihoods._base import Likelihood, smallest_variance
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Bernoulli", "Categorical", "RobustMax", "Softmax"]
+
+
+class Categorical(Likelihood):
+    """A likelihood of class labels, codes from 0 to ``n_classes`` − 1."""
+
+    n_classes: int
+
+    def note_faults(self, y: NDArray[np.float64], faults: FaultList) -> None:
+        """Note as faults what is not the code of a class."""
+        bad = (y != np.round(y)) | (y < 0) | (y >= self.n_classes)
+        if bad.any():
+            rule = f"must hold codes of classes, whole numbers from 0 to {self.n_classes - 1}"
+            faults.add("y", rule, describe_rows(bad, y), "Encode the labels first.")
+
+    @abstractmethod
+    def probabilities(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """Predictive probabilities of the classes, the latent processes integrated out.
+
+        Parameters
+        ----------
+        mean, variance : Tensor, shape (n_latents, n)
+            Of the latent processes.
+
+        Returns
+        -------
+        Tensor, shape (n_classes, n)
+        """
+
+
+class Bernoulli(Categorical):
+    """Two classes, 0 and 1, and one latent process.
+
+    Parameters
+    ----------
+    link : {"probit", "logit"}
+        The probability of class 1 is Φ(f), or 1 / (1 + e^(−f)).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from graphmatern.likelihoods import Bernoulli
+    >>> Bernoulli().probabilities(torch.zeros(1, 1), torch.ones(1, 1))
+    tensor([[0.5000],
+            [0.5000]])
+    """
+
+    n_classes = 2
+    _settings: ClassVar[tuple[str, ...]] = ("link",)
+
+    def __init__(self, link: Literal["probit", "logit"] = "probit") -> None:
+        check_choice("link", link, ("probit", "logit"), LikelihoodError)
+        super().__init__()
+        self._link = link
+
+    @property
+    def link(self) -> str:
+        """The link; `set_params` changes it."""
+        return self._link
+
+    def log_prob(self, y: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
+        """Log Φ(±f) or log σ(±f); see `Likelihood.log_prob`."""
+        signed = (2.0 * y - 1.0) * f[..., 0, :]
+        return log_ndtr(signed) if self._link == "probit" else torch.nn.functional.logsigmoid(signed)
+
+    def probabilities(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """Predictive probabilities; in closed form for the probit link. See `Categorical.probabilities`."""
+        if self._link == "probit":
+            scaled = mean[0] / torch.sqrt(1.0 + variance[0])
+            return torch.exp(log_ndtr(torch.stack([-scaled, scaled])))
+        f = self._quadrature(mean, variance)[:, 0]
+        return torch.stack([self._average(torch.sigmoid(-f)), self._average(torch.sigmoid(f))])
+
+
+class _PerClass(Categorical):
+    """One latent process for each class."""
+
+    _settings: ClassVar[tuple[str, ...]] = ("n_classes",)
+
+    def __init__(self, n_classes: int) -> None:
+        faults = FaultList(f"no {type(self).__name__} was made", LikelihoodError)
+        check_whole("n_classes", n_classes, faults, minimum=2, remedy="There must be a choice.")
+        faults.raise_if_any()
+        super().__init__()
+        self.n_classes = self.n_latents = int(n_classes)
+
+
+class RobustMax(_PerClass):
+    """The class whose latent process is largest, except that labels are wrong with probability ε.
+
+    p(y | f) = 1 − ε where f_y is the largest, ε / (n_classes − 1) elsewhere. Expectations need the probability that
+    f_y is the largest of independent Gaussians: one integral, of a product of distribution functions, by quadrature.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes, and of latent processes.
+    epsilon : float
+        Probability ε of a wrong label.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from graphmatern.likelihoods import RobustMax
+    >>> mean = torch.tensor([[3.0], [0.0], [0.0]])
+    >>> RobustMax(3).probabilities(mean, torch.ones(3, 1)).numpy().round(3)
+    array([[0.968],
+           [0.016],
+           [0.016]])
+    """
+
+    _settings: ClassVar[tuple[str, ...]] = ("n_classes", "epsilon")
+    _reach = 8.5  # standard deviations beyond which a normal density is 0 in float64
+    _largest_grid = 600
+
+    def __init__(self, n_classes: int, epsilon: float = 1e-3) -> None:
+        super().__init__(n_classes)
+        if isinstance(epsilon, bool) or not 0.0 < epsilon < 1.0:
+            faults = FaultList("no RobustMax was made", LikelihoodError)
+            raise faults.raise_now("epsilon", "must lie between 0 and 1", repr(epsilon), "0.001 is usual.")
+        self._epsilon = float(epsilon)
+
+    @property
+    def epsilon(self) -> float:
+        """Probability of a wrong label; `set_params` changes it."""
+        return self._epsilon
+
+    def log_prob(self, y: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
+        """Log (1 − ε) where f_y is the largest, else log ε / (n_classes − 1); see `Likelihood.log_prob`."""
+        right = f.argmax(dim=-2) == y
+        return torch.where(right, math.log1p(-self._epsilon), math.log(self._epsilon / (self.n_classes - 1)))
+
+    def probability_of_largest(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """Probability that f_y is the largest of all, differentiable; shape (n,)."""
+        deviation = variance.clamp_min(smallest_variance).sqrt()
+        label = y.to(torch.int64)[None]
+        others = torch.arange(self.n_classes)[:, None] != label
+        own_deviation = deviation.gather(0, label)
+        nodes, weights = self._grid(((own_deviation / deviation) ** 2 * others).sum(dim=0))
+        own = mean.gather(0, label) + own_deviation * nodes[:, None]
+        below = log_ndtr((own[:, None] - mean) / deviation)
+        return weights @ torch.exp((below * others).sum(dim=1))
+
+    def _grid(self, ratios: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Nodes and weights of the trapezoidal rule for φ(x) Π Φ(r x + b), given Σ r² of each observation.
+
+        In the complex plane that function grows no faster than exp((1 + Σ r²) |Im x|² / 2), so a step of h leaves an
+        error of exp(−2π² / (h² (1 + Σ r²))): here 1e-12, up to the largest grid.
+        """
+        largest = ratios.detach().max().item() if len(ratios) else 1.0
+        step = math.pi * math.sqrt(2.0 / (27.6 * (1.0 + largest)))
+        count = int(min(self._largest_grid, math.ceil(2.0 * self._reach / step) + 1))
+        nodes = torch.linspace(-self._reach, self._reach, count, dtype=torch.float64)
+        weights = torch.exp(-0.5 * nodes**2)
+        return nodes, weights / weights.sum()
+
+    def _entries_per_observation(self) -> int:
+        return 128 * self.n_latents
+
+    def expected_log_prob(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """From `probability_of_largest`; see `Likelihood.expected_log_prob`."""
+        p = self.probability_of_largest(y, mean, variance)
+        return p * math.log1p(-self._epsilon) + (1.0 - p) * math.log(self._epsilon / (self.n_classes - 1))
+
+    def probabilities(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """Predictive probabilities; see `Categorical.probabilities`."""
+        n = mean.shape[1]
+        largest = torch.stack(
+            [self.probability_of_largest(torch.full((n,), c), mean, variance) for c in range(self.n_classes)]
+        )
+        largest = largest / largest.sum(dim=0)
+        return largest * (1.0 - self._epsilon) + (1.0 - largest) * self._epsilon / (self.n_classes - 1)
+
+
+class Softmax(_PerClass):
+    """p(y | f) = e^(f_y) / Σ e^(f_c), one latent process for each class.
+
+    Expectations of log Σ e^(f_c) need no samples. With S = Σ e^(f_c), log S = ∫ (exp(−e^u) − exp(−S e^u)) du over the
+    real line, and the expectation of exp(−S e^u) is a product over the classes, each factor by Gauss–Hermite
+    quadrature. So this is the tensor product of those rules, n_points^n_classes nodes, at the cost of a sum.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes, and of latent processes.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from graphmatern.likelihoods import Softmax
+    >>> mean = torch.tensor([[3.0], [0.0], [0.0]], dtype=torch.float64)
+    >>> Softmax(3).probabilities(mean, torch.ones_like(mean)).numpy().round(3)
+    array([[0.839],
+           [0.081],
+           [0.081]])
+    """
+
+    _default_points: ClassVar[int] = 20
+    _step = 0.4  # of the trapezoidal rule in u, whose error falls like exp(−π² / step)
+    _largest_grid = 1000
+
+    def log_prob(self, y: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
+        """f_y − log Σ e^(f_c); see `Likelihood.log_prob`."""
+        label = y.to(torch.int64).expand(*f.shape[:-2], 1, f.shape[-1])
+        return f.gather(-2, label)[..., 0, :] - torch.logsumexp(f, dim=-2)
+
+    def _entries_per_observation(self) -> int:
+        return len(self._nodes) * self.n_latents * 128
+
+    def expected_log_sum(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """E log Σ e^(f_c), differentiable; shape (n,)."""
+        f = self._quadrature(mean, variance)  # (n_points, n_classes, n)
+        with torch.no_grad():
+            # exp(−e^u) and the product differ between about −30 below −(the largest f) and 4 above −(the smallest
+            # that the largest can be).
+            centre = f.amax(dim=(0, 1))
+            span = centre - f.amin(dim=0).amax(dim=0)
+            count = int(min(self._largest_grid, math.ceil((34.0 + span.max().item()) / self._step)))
+            u = -centre - 30.0 + (34.0 + span) * torch.linspace(0.0, 1.0, count, dtype=f.dtype)[:, None]
+            step = (34.0 + span) / (count - 1)
+        below = torch.exp(-torch.exp((f + u[:, None, None]).clamp_max(10.0)))  # (count, n_points, n_classes, n)
+        product = torch.einsum("k,tkcn->tcn", self._weights.to(f), below).prod(dim=1)
+        # With the centre as zero of u, the first term is the same for all.
+        return centre + (step * (torch.exp(-torch.exp((u + centre).clamp_max(10.0))) - product)).sum(dim=0)
+
+    def expected_log_prob(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """m_y − `expected_log_sum`; see `Likelihood.expected_log_prob`."""
+        return mean.gather(0, y.to(torch.int64)[None])[0] - self.expected_log_sum(mean, variance)
+
+    def probabilities(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """E softmax, the derivative of E log Σ e^(f_c) in the means; see `Categorical.probabilities`."""
+        found = -self.expectation(torch.zeros(mean.shape[1]), mean, variance).in_mean
+        found[0] += 1.0  # undoes the derivative of m_y, y = 0
+        found = found.clamp_min(0.0)
+        return found / found.sum(dim=0)

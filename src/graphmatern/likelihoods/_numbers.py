@@ -1,0 +1,279 @@
+"""Likelihoods of numbers: measurements, with and without outliers, and counts."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from scipy import stats
+
+from graphmatern._parameters import Domain, Parameter, positive
+from graphmatern._validation import describe_rows
+from graphmatern.likelihoods._base import Likelihood
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern._validation import FaultList
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["Gaussian", "NegativeBinomial", "Numeric", "Poisson", "StudentT"]
+
+_LARGEST_EXPONENT = 100.0
+_LOG_TWO_PI = math.log(2.0 * math.pi)
+above_two = Domain(
+    "must be above 2, so that there is a variance, and at most 1e100",
+    lambda value: 2.0 < value <= 1e100,
+    lambda value: torch.log(value - 2.0),
+    lambda free: 2.0 + torch.exp(free),
+)
+
+
+def _exp(x: torch.Tensor) -> torch.Tensor:
+    """e^x, continued as a straight line where it would overflow: an optimiser that strays there finds its way back."""
+    bounded = x.clamp_max(_LARGEST_EXPONENT)
+    return torch.exp(bounded) * (1.0 + (x - bounded))
+
+
+class Numeric(Likelihood):
+    """A likelihood of numbers, with one latent process f and a response g(f), the mean of y given f."""
+
+    def response_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and variance of the response g(f); by default f itself.
+
+        Parameters
+        ----------
+        mean, variance : Tensor, shape (1, n)
+            Of the latent process.
+
+        Returns
+        -------
+        mean, variance : Tensor, shape (n,)
+        """
+        return mean[0], variance[0]
+
+    @abstractmethod
+    def observation_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and variance of a new observation; shapes as in `response_moments`."""
+
+    def response(self, f: Floats) -> Floats:
+        """g(f), an increasing function; shape as ``f``. By default f itself."""
+        return f
+
+    @abstractmethod
+    def given(self, f: Floats) -> Any:
+        """Distribution of y given f, as a frozen scipy distribution of shape as ``f``."""
+
+    def observation_quantile(self, level: float, mean: Floats, variance: Floats) -> Floats:
+        """Quantile of a new observation, f integrated out by quadrature; shape (n,).
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+        mean, variance : ndarray, shape (n,)
+            Of the latent process.
+        """
+        nodes, weights = self._nodes.numpy()[:, None], self._weights.numpy()
+        mixture = self.given(mean + np.sqrt(variance) * nodes)
+        # The quantile of a mixture lies between those of its parts.
+        parts = mixture.ppf(level)
+        low, high = parts.min(axis=0), parts.max(axis=0)
+        whole = isinstance(mixture.dist, stats.rv_discrete)
+        low = low - 1.0 if whole else low
+        for _ in range(60):  # bisection: halves the bracket to the last digit
+            middle = np.floor(0.5 * (low + high)) if whole else 0.5 * (low + high)
+            enough = weights @ mixture.cdf(middle) >= level
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+            if (high - low <= (1.0 if whole else 1e-12 * np.maximum(1.0, np.abs(high)))).all():
+                break
+        return np.asarray(high, dtype=np.float64)
+
+    def draw(self, f: Floats, rng: np.random.Generator) -> Floats:
+        """Draw one observation for each latent value; shape as ``f``."""
+        return np.asarray(self.given(f).rvs(size=np.shape(f), random_state=rng), dtype=np.float64)
+
+
+class Gaussian(Numeric):
+    """Gaussian noise, y = f + ε with ε ~ N(0, noise).
+
+    Parameters
+    ----------
+    noise : float
+        Variance of the noise.
+    fixed : iterable of str
+        ``("noise",)`` holds it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from graphmatern.likelihoods import Gaussian
+    >>> Gaussian(noise=0.1).log_prob(torch.tensor([1.0]), torch.tensor([[0.9]])).detach().numpy().round(4)
+    array([0.1824], dtype=float32)
+    """
+
+    noise = Parameter(positive)
+
+    def __init__(self, noise: float = 0.1, fixed: tuple[str, ...] = ()) -> None:
+        super().__init__(noise=noise, fixed=fixed)
+
+    def log_prob(self, y: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
+        """Log N(y | f, noise); see `Likelihood.log_prob`."""
+        return -0.5 * (_LOG_TWO_PI + torch.log(self.noise) + (y - f[..., 0, :]) ** 2 / self.noise)
+
+    def expected_log_prob(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """In closed form; see `Likelihood.expected_log_prob`."""
+        return self.log_prob(y, mean) - 0.5 * variance[0] / self.noise
+
+    def observation_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and variance of a new observation."""
+        return mean[0], variance[0] + self.noise
+
+    def given(self, f: Floats) -> Any:
+        """N(f, noise)."""
+        return stats.norm(f, math.sqrt(self.noise.item()))
+
+
+class StudentT(Numeric):
+    """Noise with heavy tails, for measurements with outliers: (y − f) / scale has a t distribution.
+
+    Parameters
+    ----------
+    scale : float
+        Scale of the noise.
+    df : float
+        Degrees of freedom, above 2; the fewer, the heavier the tails.
+    fixed : iterable of str
+        Parameters that are held while others are learned.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from graphmatern.likelihoods import StudentT
+    >>> far = StudentT(scale=0.1).log_prob(torch.tensor([5.0]), torch.zeros(1, 1))
+    >>> round(far.item(), 1)  # a Gaussian of this scale: -1248.6
+    -14.8
+    """
+
+    scale = Parameter(positive)
+    df = Parameter(above_two)
+
+    def __init__(self, scale: float = 0.3, df: float = 4.0, fixed: tuple[str, ...] = ()) -> None:
+        super().__init__(scale=scale, df=df, fixed=fixed)
+
+    def log_prob(self, y: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
+        """Log density of the t distribution; see `Likelihood.log_prob`."""
+        df = self.df
+        half = 0.5 * (df + 1.0)
+        constant = torch.lgamma(half) - torch.lgamma(0.5 * df) - 0.5 * (torch.log(df) + math.log(math.pi))
+        squared = ((y - f[..., 0, :]) / self.scale) ** 2
+        return constant - torch.log(self.scale) - half * torch.log1p(squared / df)
+
+    def observation_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and variance of a new observation."""
+        return mean[0], variance[0] + self.scale**2 * self.df / (self.df - 2.0)
+
+    def given(self, f: Floats) -> Any:
+        """The t distribution around f."""
+        return stats.t(self.df.item(), f, self.scale.item())
+
+
+class _Counts(Numeric):
+    """Counts with a logarithmic link: the rate is e^f. Exposures enter as offsets log(exposure) of the latent mean."""
+
+    def note_faults(self, y: Floats, faults: FaultList) -> None:
+        """Note as faults what is not a count."""
+        bad = np.isfinite(y) & ((y < 0) | (y != np.round(y)))
+        if bad.any():
+            rule = f"must hold counts, whole numbers of at least 0, for {type(self).__name__}"
+            faults.add("y", rule, describe_rows(bad, y), "Use exposures for rates, or another likelihood.")
+
+    def response_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and variance of the rate e^f, which is log-normal."""
+        rate = _exp(mean[0] + 0.5 * variance[0])
+        return rate, rate**2 * torch.expm1(variance[0].clamp_max(_LARGEST_EXPONENT))
+
+    def response(self, f: Floats) -> Floats:
+        """e^f."""
+        return np.exp(np.minimum(f, _LARGEST_EXPONENT))
+
+
+class Poisson(_Counts):
+    """Counts: y has a Poisson distribution of rate e^f.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from graphmatern.likelihoods import Poisson
+    >>> exposure = torch.tensor([2.0])
+    >>> Poisson().log_prob(torch.tensor([3.0]), torch.log(exposure)[None]).numpy().round(4)
+    array([-1.7123], dtype=float32)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def log_prob(self, y: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
+        """Y f − e^f − log y!; see `Likelihood.log_prob`."""
+        own = f[..., 0, :]
+        return y * own - _exp(own) - torch.lgamma(y + 1.0)
+
+    def expected_log_prob(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """In closed form, since E e^f = e^(m + v/2); see `Likelihood.expected_log_prob`."""
+        return y * mean[0] - _exp(mean[0] + 0.5 * variance[0]) - torch.lgamma(y + 1.0)
+
+    def observation_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and variance of a new count."""
+        rate, spread = self.response_moments(mean, variance)
+        return rate, rate + spread
+
+    def given(self, f: Floats) -> Any:
+        """The Poisson distribution of rate e^f."""
+        return stats.poisson(np.minimum(self.response(f), 1e15))
+
+
+class NegativeBinomial(_Counts):
+    """Counts that vary more than Poisson's: mean μ = e^f and variance μ + dispersion μ².
+
+    Parameters
+    ----------
+    dispersion : float
+        0 would be Poisson's.
+    fixed : iterable of str
+        ``("dispersion",)`` holds it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from graphmatern.likelihoods import NegativeBinomial
+    >>> y = torch.arange(50, dtype=torch.float64)
+    >>> p = NegativeBinomial(dispersion=0.5).log_prob(y, torch.ones(1, 50, dtype=torch.float64)).exp()
+    >>> round(p.sum().item(), 6), round((p @ y).item(), 4)  # probabilities of counts, whose mean is e
+    (1.0, 2.7183)
+    """
+
+    dispersion = Parameter(positive)
+
+    def __init__(self, dispersion: float = 0.5, fixed: tuple[str, ...] = ()) -> None:
+        super().__init__(dispersion=dispersion, fixed=fixed)
+
+    def log_prob(self, y: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
+        """Log-probability of the counts; see `Likelihood.log_prob`."""
+        own, log_shape = f[..., 0, :], -torch.log(self.dispersion)
+        shape = torch.exp(log_shape)
+        constant = torch.lgamma(y + shape) - torch.lgamma(shape) - torch.lgamma(y + 1.0) + shape * log_shape
+        return constant + y * own - (y + shape) * torch.logaddexp(log_shape.expand_as(own), own)
+
+    def observation_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and variance of a new count."""
+        rate, spread = self.response_moments(mean, variance)
+        return rate, rate + spread + self.dispersion * (spread + rate**2)
+
+    def given(self, f: Floats) -> Any:
+        """The negative binomial distribution of mean e^f."""
+        shape = 1.0 / self.dispersion.item()
+        return stats.nbinom(shape, shape / (shape + np.minimum(self.response(f), 1e15)))
