@@ -1,4 +1,4 @@
-"""The package as a whole: layers, lazy imports, versions, the command line, pictures."""
+"""The package as a whole: layers, lazy imports, versions, the command line."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ import tomllib
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import networkx as nx
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import graphmatern as gm
-from graphmatern import plotting
 from graphmatern.cli._app import app
 
 ROOT = Path(__file__).parents[1]
@@ -137,32 +134,3 @@ def test_command_line_errors_are_short(tmp_path: Path) -> None:
         assert "Traceback" not in result.stderr
         assert result.stderr
     assert run_cli("--version").stdout.strip() == f"graphmatern {gm.__version__}"
-
-
-GRAPHS = {
-    "roads": gm.make_roads(50),
-    "no positions": gm.Graph.from_networkx(nx.grid_graph([4, 4])),
-    "large without positions": gm.Graph.from_networkx(nx.grid_graph([23, 23])),
-    "one node": gm.Graph.from_adjacency([[0.0]]),
-    "on a line": gm.Graph.from_points([[0.0], [1.0], [3.0]], n_neighbors=1),
-    "degrees": gm.Graph.from_edges([("a", "b")], positions=[[-122.0, 37.0], [-121.9, 37.1]]),
-}
-
-
-@pytest.mark.parametrize("name", GRAPHS)
-def test_maps_draw_any_graph(name: str) -> None:
-    graph = GRAPHS[name]
-    axes = plotting.plot_kernel(gm.Matern().on(graph), graph.nodes[0])
-    axes.figure.canvas.draw()
-    assert plotting.plot_graph(graph).collections
-    values = np.arange(float(graph.n_nodes))
-    values[0] = np.nan
-    drawn = plotting.plot_field(graph, values, label="speed").collections[1].get_array()
-    assert drawn is not None
-    assert len(drawn) == graph.n_nodes
-    plt.close("all")
-
-
-def test_maps_check_the_number_of_values() -> None:
-    with pytest.raises(gm.errors.TableError, match="must have shape"):
-        plotting.plot_field(gm.make_roads(20), [1.0])

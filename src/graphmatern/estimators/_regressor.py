@@ -17,8 +17,12 @@ from graphmatern.estimators._data import TrainingData, read_observations
 from graphmatern.inference._fitting import FitOptions, FittedEngine, fit_markov, fit_spectral
 from graphmatern.inference._observations import group_replicates
 from graphmatern.kernels import Matern
+from graphmatern.plotting import plot_prediction
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
     from graphmatern.graph import Graph
@@ -387,6 +391,27 @@ class GraphGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """Standard errors of the logarithms of the learned parameters, from the curvature of the likelihood."""
         self._require_fit()
         return self._fitted.standard_errors()
+
+    def plot(self, axes: Sequence[Axes] | None = None, *, label: str = "") -> NDArray[Any]:
+        """Draw the predictions (of the first replicate) and, beside them, how sure they are.
+
+        Parameters
+        ----------
+        axes : sequence of two Axes, optional
+            Where to draw; a new figure by default.
+        label : str
+            What is predicted, with its unit.
+
+        Returns
+        -------
+        ndarray of two Axes
+            Mean and standard deviation of the process; nodes with data have a ring.
+        """
+        self._require_fit()
+        table = self.predict_table()
+        observed = np.unique(self._data.nodes[~np.isnan(self._data.y[:, 0])])
+        marked = self.graph.nodes[observed]
+        return plot_prediction(self.graph, table["mean"], table["std"], axes, label=label, marked=marked)
 
     def summary(self) -> str:
         """Describe the fit in a few lines of text."""

@@ -1,5 +1,17 @@
-"""Pictures of graphs and of functions on their nodes: axes in, axes out."""
+"""Pictures of graphs, of functions on their nodes and of what was learned: axes in, axes out."""
 
-from graphmatern.plotting._fields import plot_field, plot_graph, plot_kernel
+from graphmatern.plotting._diagnostics import plot_calibration, plot_range, plot_spectrum
+from graphmatern.plotting._fields import plot_field, plot_graph, plot_kernel, plot_variance
+from graphmatern.plotting._predictions import plot_classes, plot_prediction
 
-__all__ = ["plot_field", "plot_graph", "plot_kernel"]
+__all__ = [
+    "plot_calibration",
+    "plot_classes",
+    "plot_field",
+    "plot_graph",
+    "plot_kernel",
+    "plot_prediction",
+    "plot_range",
+    "plot_spectrum",
+    "plot_variance",
+]

@@ -1,4 +1,4 @@
-"""Maps: a graph, a function on its nodes, a kernel seen from one node."""
+"""Maps: a graph, a function on its nodes, a kernel seen from one node, prior variances."""
 
 from __future__ import annotations
 
@@ -8,101 +8,136 @@ import numpy as np
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import InputError
+from graphmatern.plotting._layout import Layout, find_layout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection, PathCollection
+    from matplotlib.colorbar import Colorbar
     from numpy.typing import ArrayLike, NDArray
 
     from graphmatern.graph import Graph
     from graphmatern.kernels import BoundKernel
 
-__all__ = ["plot_field", "plot_graph", "plot_kernel"]
+    Floats = NDArray[np.float64]
+
+__all__ = ["add_colorbar", "draw_map", "new_axes", "plot_field", "plot_graph", "plot_kernel", "plot_variance"]
 
 _EDGE_COLOUR = "0.75"
+_MANY = 5_000  # nodes or edges from which vector formats hold a picture instead of every line
 
 
-def _axes(ax: Axes | None) -> Axes:
+def new_axes(ax: Axes | None) -> Axes:
+    """Return the axes given, or those of a new figure."""
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=(6, 5), layout="constrained")[1] if ax is None else ax
 
 
-def _layout(graph: Graph) -> NDArray[np.float64]:
-    """Positions in the plane, computed once and kept with the graph."""
-    return graph._cached("layout", lambda: _find_layout(graph))
+def add_colorbar(ax: Axes, mappable: Any, label: str, extend: str = "neither") -> Colorbar:
+    """Add a slim colour bar at the right of a map."""
+    figure = ax.figure
+    assert figure is not None
+    bar = figure.colorbar(mappable, ax=ax, label=label, shrink=0.75, aspect=25, pad=0.02, extend=extend)
+    bar.outline.set_visible(False)
+    return bar
 
 
-def _find_layout(graph: Graph) -> NDArray[np.float64]:
-    """Positions in the plane: the graph's own, else by springs, or by eigenvectors where it is large."""
-    if graph.positions is not None and graph.positions.shape[1] >= 2:
-        return graph.positions[:, :2]
-    if graph.positions is not None:
-        return np.column_stack([graph.positions[:, 0], np.zeros(graph.n_nodes)])
-    from networkx import spring_layout
-
-    if graph.n_nodes <= 500:
-        placed = spring_layout(graph.to_networkx(), seed=0)
-        return np.array([placed[node] for node in graph.nodes])
-    vectors = graph.spectrum(graph.n_components + 2, normalized=True).eigenvectors
-    return np.asarray(vectors[:, -2:])
-
-
-def _edge_lines(graph: Graph, **style: Any) -> LineCollection:
+def _edge_lines(graph: Graph, layout: Layout, order: NDArray[np.int64], **style: Any) -> LineCollection:
     """Edges as drawn: along their geometry where known, else straight."""
     from matplotlib.collections import LineCollection
 
-    places = _layout(graph)
     rows = graph._rows
-    straight = np.stack([places[rows.source], places[rows.target]], axis=1)
+    straight = np.stack([layout.places[rows.source], layout.places[rows.target]], axis=1)[order]
     lines: Any = straight
-    if rows.geometry is not None:
+    if rows.geometry is not None and layout.is_map:
         lines = [own if line is None else line for own, line in zip(straight, rows.geometry, strict=True)]
-    return LineCollection(lines, zorder=1, rasterized=len(rows) > 5_000, **style)
+    return LineCollection(lines, zorder=1, rasterized=len(rows) > _MANY, capstyle="round", **style)
 
 
-def _marker_size(n_nodes: int) -> float:
-    return float(np.clip(16_000 / max(n_nodes, 1), 0.5, 60.0))
+def draw_map(ax: Axes, graph: Graph, values: Floats | None, *, node_scale: float = 1.0, **style: Any) -> PathCollection:
+    """Draw edges and nodes without a frame; return the nodes.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    graph : Graph
+        The graph.
+    values : ndarray, shape (n_nodes,), optional
+        What the colours say. On a map an edge has the mean of its ends; where places are made up, edges are grey.
+    node_scale : float
+        Factor of the size of the nodes.
+    **style
+        Colour map and norm.
+    """
+    layout, rows = find_layout(graph), graph._rows
+    front = np.arange(graph.n_nodes) if layout.depth is None else np.argsort(layout.depth)
+    order = np.arange(len(rows))
+    if layout.depth is not None:
+        order = np.argsort(layout.depth[rows.source] + layout.depth[rows.target])
+    width = float(np.clip(60.0 / np.sqrt(max(len(rows), 1)), 0.3, 2.0))
+    size = float(np.clip((8_000 if layout.is_map else 20_000) / graph.n_nodes, 0.3, 60.0)) * node_scale
+    fixed = {"color": _EDGE_COLOUR} if values is None else {"c": values[front], **style}
+    if values is not None and layout.is_map:
+        along = 0.5 * (values[rows.source] + values[rows.target])
+        lines = _edge_lines(graph, layout, order, array=along[order], linewidths=width, **style)
+    else:
+        lines = _edge_lines(
+            graph, layout, order, colors=_EDGE_COLOUR, linewidths=width if layout.is_map else 0.4 * width
+        )
+    ax.add_collection(lines)
+    x, y = layout.places[front].T
+    nodes = ax.scatter(x, y, s=size, linewidths=0, zorder=2, rasterized=graph.n_nodes > _MANY, **fixed)
+    ax.autoscale_view()
+    _set_aspect(ax, layout)
+    ax.set_axis_off()
+    return nodes
+
+
+def mark_nodes(ax: Axes, graph: Graph, nodes: Any, marker: str = "o") -> None:
+    """Mark some nodes of a map, by name: with rings, or with crosses."""
+    places = find_layout(graph).places[graph.locate(nodes)]
+    size = float(np.clip(4_000 / max(len(places), 1), 5.0, 30.0))
+    colours: dict[str, Any] = {"color": "black"}
+    if marker == "o":
+        colours = {"facecolors": "none", "edgecolors": "black"}
+    x, y = places.T
+    ax.scatter(x, y, s=size, marker=marker, linewidths=0.5 if marker == "o" else 1.5, zorder=3, **colours)
+
+
+def _set_aspect(ax: Axes, layout: Layout) -> None:
+    """Equal distances look equal; degrees of longitude are shorter than degrees of latitude."""
+    low, high = layout.places.min(axis=0), layout.places.max(axis=0)
+    in_range = max(-low[0], high[0]) <= 180 and max(-low[1], high[1]) <= 90
+    far = np.abs(layout.places).min(axis=0).max() > 10
+    is_degrees = layout.is_map and layout.depth is None and in_range and (high - low).max() < 5 and far
+    ax.set_aspect(1.0 / np.cos(np.radians(layout.places[:, 1].mean())) if is_degrees else 1.0)
 
 
 def plot_graph(graph: Graph, ax: Axes | None = None) -> Axes:
-    """Draw the edges of a graph, along their geometry where it is known.
+    """Draw a graph, along the geometry of its edges where it is known.
 
     Parameters
     ----------
     graph : Graph
-        The graph. Without positions it is laid out by springs, or by eigenvectors where it is large.
+        The graph. Positions in three dimensions are seen from above and to the side. Without positions, or with more
+        dimensions, it is laid out so that distances along edges are kept as far as the plane allows.
     ax : Axes, optional
         Where to draw; a new figure by default.
 
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> import graphmatern as gm
+    >>> ax = gm.plotting.plot_graph(gm.make_roads(50))
     """
-    ax = _axes(ax)
-    lines = _edge_lines(graph, colors=_EDGE_COLOUR, linewidths=0.8)
-    _draw(ax, graph, lines, color=_EDGE_COLOUR, s=0.3 * _marker_size(graph.n_nodes))
+    ax = new_axes(ax)
+    draw_map(ax, graph, None, node_scale=0.5).set_color("0.4")
     return ax
-
-
-def _draw(ax: Axes, graph: Graph, lines: LineCollection, **style: Any) -> PathCollection:
-    """Add edges and nodes to a map without a frame."""
-    places = _layout(graph)
-    ax.add_collection(lines)
-    x, y = places.T
-    nodes = ax.scatter(x, y, linewidths=0, zorder=2, rasterized=graph.n_nodes > 5_000, **style)
-    ax.autoscale_view()
-    _set_aspect(ax, places)
-    ax.set_axis_off()
-    return nodes
-
-
-def _set_aspect(ax: Axes, places: NDArray[np.float64]) -> None:
-    """Equal distances look equal; degrees of longitude are shorter than degrees of latitude."""
-    low, high = places.min(axis=0), places.max(axis=0)
-    in_range = max(-low[0], high[0]) <= 180 and max(-low[1], high[1]) <= 90
-    is_degrees = in_range and (high - low).max() < 5 and np.abs(places).min(axis=0).max() > 10
-    ax.set_aspect(1.0 / np.cos(np.radians(places[:, 1].mean())) if is_degrees else 1.0)
 
 
 def plot_field(
@@ -113,13 +148,14 @@ def plot_field(
     label: str = "",
     cmap: str = "viridis",
     limits: tuple[float, float] | None = None,
+    marked: Any = None,
 ) -> Axes:
     """Draw a function on the nodes as colours on a map; an edge has the mean colour of its ends.
 
     Parameters
     ----------
     graph : Graph
-        The graph.
+        The graph; see `plot_graph` for where its nodes are drawn.
     values : array_like, tensor, Series or mapping, shape (n_nodes,)
         The function, in node order or by node name. Where it is NaN or missing, the map is grey.
     ax : Axes, optional
@@ -130,10 +166,18 @@ def plot_field(
         Colour map.
     limits : tuple of float, optional
         Values at the ends of the colour bar.
+    marked : sequence of hashable, optional
+        Names of nodes to mark with a ring, such as those with data.
 
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> import graphmatern as gm
+    >>> city = gm.make_roads(50)
+    >>> ax = gm.plotting.plot_field(city, city.degrees, label="degree", marked=city.nodes[:3])
     """
     numbers = graph.arrange(values, missing=True)
     if numbers.ndim != 1:
@@ -141,21 +185,18 @@ def plot_field(
         rule = f"must have shape ({graph.n_nodes},)"
         raise faults.raise_now("values", rule, f"shape {numbers.shape}", "One value per node.")
     from matplotlib import colormaps
+    from matplotlib.colors import Normalize
 
-    ax = _axes(ax)
+    ax = new_axes(ax)
     known = numbers[np.isfinite(numbers)]
     low, high = limits or ((known.min(), known.max()) if len(known) else (0.0, 1.0))
     beyond = (bool((known < low).any()), bool((known > high).any()))
     extend = {(True, True): "both", (True, False): "min", (False, True): "max"}.get(beyond, "neither")
     colours = colormaps[cmap].with_extremes(bad=_EDGE_COLOUR)
-    rows = graph._rows
-    lines = _edge_lines(graph, array=0.5 * (numbers[rows.source] + numbers[rows.target]), cmap=colours, linewidths=1.8)
-    lines.set_clim(low, high)
-    size = _marker_size(graph.n_nodes)
-    nodes = _draw(ax, graph, lines, c=numbers, s=size, cmap=colours, vmin=low, vmax=high)
-    figure = ax.figure
-    assert figure is not None
-    figure.colorbar(nodes, ax=ax, label=label, shrink=0.8, extend=extend)
+    nodes = draw_map(ax, graph, numbers, cmap=colours, norm=Normalize(low, high))
+    if marked is not None:
+        mark_nodes(ax, graph, marked)
+    add_colorbar(ax, nodes, label, extend)
     return ax
 
 
@@ -174,9 +215,38 @@ def plot_kernel(bound: BoundKernel, node: Any, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> import graphmatern as gm
+    >>> ax = gm.plotting.plot_kernel(gm.Matern(lengthscale=3.0).on(gm.make_roads(50)), node=7)
     """
     column = bound.matrix(bound.graph.nodes, [node]).detach().cpu().numpy()[:, 0]
     ax = plot_field(bound.graph, column, ax, label="covariance", limits=(min(0.0, column.min()), column.max()))
-    x, y = _layout(bound.graph)[bound.graph.locate([node])[0]]
-    ax.scatter(x, y, marker="x", color="black", s=60, zorder=3)
+    mark_nodes(ax, bound.graph, [node], marker="x")
     return ax
+
+
+def plot_variance(bound: BoundKernel, ax: Axes | None = None) -> Axes:
+    """Draw the prior variance of every node, which the graph makes larger in some places than in others.
+
+    Parameters
+    ----------
+    bound : BoundKernel
+        A kernel bound to a graph.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import graphmatern as gm
+    >>> ax = gm.plotting.plot_variance(gm.Matern(lengthscale=3.0).on(gm.make_roads(50)))
+    """
+    variance = bound.diag().detach().cpu().numpy()
+    # Ends of dead-end roads exceed the rest by far; the colours are for the rest.
+    low, high = float(variance.min()), float(np.quantile(variance, 0.99))
+    return plot_field(bound.graph, variance, ax, label="prior variance", cmap="plasma", limits=(low, high))
