@@ -22,6 +22,7 @@ __all__ = [
     "InputError",
     "KernelError",
     "LikelihoodError",
+    "ModelFileError",
     "NotPositiveDefiniteError",
     "NumericalError",
     "NumericalWarning",
@@ -117,6 +118,10 @@ class UnknownNodeError(InputError, KeyError):
 
 class DataNotFoundError(GraphMaternError, FileNotFoundError):
     """A data set or one of its files is not where it was looked for."""
+
+
+class ModelFileError(GraphMaternError, ValueError):
+    """A model file is damaged, is no model file, or holds what this version cannot read."""
 
 
 class ResourceError(GraphMaternError, MemoryError):
