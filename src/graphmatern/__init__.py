@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from graphmatern import metrics as metrics
     from graphmatern import plotting as plotting
     from graphmatern.estimators import GraphGPRegressor as GraphGPRegressor
+    from graphmatern.estimators import load as load
     from graphmatern.graph import Graph as Graph
     from graphmatern.graph import Spectrum as Spectrum
     from graphmatern.graph import make_roads as make_roads
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _SUBMODULES = ("datasets", "errors", "graph", "kernels", "likelihoods", "metrics", "plotting")
 _EXPORTS = {
-    "estimators": ("GraphGPRegressor",),
+    "estimators": ("GraphGPRegressor", "load"),
     "graph": ("Graph", "Spectrum", "make_roads"),
     "kernels": ("BoundKernel", "Diffusion", "InverseCosine", "Kernel", "Matern", "RandomWalk", "heat_flow"),
 }

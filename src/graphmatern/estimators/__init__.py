@@ -1,5 +1,6 @@
 """Estimators with scikit-learn's conventions and node names."""
 
+from graphmatern.estimators._files import load
 from graphmatern.estimators._regressor import GraphGPRegressor
 
-__all__ = ["GraphGPRegressor"]
+__all__ = ["GraphGPRegressor", "load"]

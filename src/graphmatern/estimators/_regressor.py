@@ -14,8 +14,10 @@ from sklearn.exceptions import NotFittedError
 from graphmatern._validation import FaultList, check_choice, check_positive, check_whole, random_generator, warn
 from graphmatern.errors import KernelError, NumericalWarning, TableError
 from graphmatern.estimators._data import TrainingData, read_observations
+from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
 from graphmatern.inference._fitting import FitOptions, FittedEngine, fit_markov, fit_spectral
 from graphmatern.inference._observations import group_replicates
+from graphmatern.inference._optimize import Optimum
 from graphmatern.kernels import Matern
 from graphmatern.plotting import plot_prediction
 
@@ -36,7 +38,7 @@ _DENSE_NODES = 3000  # nodes up to which all eigenpairs are cheap
 _DEFAULT_EIGENPAIRS = 500
 
 
-class GraphGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class GraphGPRegressor(Savable, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Gaussian process regression on a graph: values at some nodes in, predictions at all nodes out.
 
     Parameters
@@ -154,6 +156,9 @@ class GraphGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         data = read_observations(self.graph, nodes, y, noise_variance)
         self._normalise(data)
         self._learn(data)
+        if not self.converged_:
+            message = self._fitted.message
+            warn(f"the fit stopped early: {message}; raise max_iterations or change the start", NumericalWarning)
         return self
 
     def _check_options(self) -> None:
@@ -173,34 +178,46 @@ class GraphGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         scale = float(observed.std()) if self.normalize_y else 1.0
         self.y_scale_ = scale if scale > 1e-12 * max(1.0, abs(self.y_mean_)) else 1.0
 
-    def _learn(self, data: TrainingData) -> None:
-        """Fit by the engine that suits graph and kernel."""
+    @property
+    def _uses_normalized(self) -> bool:
+        if self.normalized is None:
+            return self.kernel is not None and self.kernel.requires_normalized
+        return self.normalized
+
+    @property
+    def _n_eigenpairs_used(self) -> int | None:
+        if self.n_eigenpairs is None and self.graph.n_nodes > _DENSE_NODES:
+            return _DEFAULT_EIGENPAIRS
+        return self.n_eigenpairs
+
+    def _learn(self, data: TrainingData, known: Optimum | None = None) -> None:
+        """Fit by the engine that suits graph and kernel, or take up where an earlier fit ended."""
         kernel = None if self.kernel is None else copy.deepcopy(self.kernel)
-        normalized = self.normalized
-        if normalized is None:
-            normalized = kernel is not None and kernel.requires_normalized
-        name, smoothness, self.engine_reason_ = self._choose_engine(kernel)
+        if known is None:
+            name, smoothness, self.engine_reason_ = self._choose_engine(kernel)
+        else:
+            name = self.engine_
+            smoothness = (round(self.kernel_.values()["nu"]),) if name == "markov" else ()  # type: ignore[operator]
         y = (data.y - self.y_mean_) / self.y_scale_
         noise = np.ones(len(y)) if data.noise is None else data.noise / self.y_scale_**2
         design = np.ones((len(y), 1 if self.mean == "constant" else 0))
         batches = group_replicates(data.nodes, y, noise, design)
         node_design = np.ones((self.graph.n_nodes, design.shape[1]))
         options = FitOptions(
-            normalized=normalized,
+            normalized=self._uses_normalized,
             noise=self.noise if data.noise is None else 1.0,
             learn_noise=data.noise is None,
             optimizer=self.optimizer,
             max_iterations=self.max_iterations,
             progress=self.verbose,
+            known=known,
         )
         if name == "markov":
             found = fit_markov(
                 self.graph, kernel, smoothness, batches, node_design, n_threads=self.n_threads, options=options
             )
         else:
-            count = self.n_eigenpairs
-            if count is None and self.graph.n_nodes > _DENSE_NODES:
-                count = _DEFAULT_EIGENPAIRS
+            count = self._n_eigenpairs_used
             found = fit_spectral(self.graph, kernel, batches, node_design, n_eigenpairs=count, options=options)
         self._data = data
         self._adopt(found)
@@ -244,8 +261,31 @@ class GraphGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         reached = np.zeros(self.graph.n_components, dtype=bool)
         reached[self.graph.components[self._data.nodes]] = True
         self.informed_ = reached[self.graph.components]
-        if not found.converged:
-            warn(f"the fit stopped early: {found.message}; raise max_iterations or change the start", NumericalWarning)
+        self._standard_errors: dict[str, float] | None = None
+
+    # ------------------------------------------------------------------ model files
+    def _state(self) -> dict[str, Any]:
+        spectral = self.engine_ == "spectral"
+        return {
+            "data": dict(vars(self._data)),
+            "y_mean_": self.y_mean_,
+            "y_scale_": self.y_scale_,
+            "engine_": self.engine_,
+            "engine_reason_": self.engine_reason_,
+            "kernel_": self.kernel_,
+            "optimum": dict(vars(self._fitted.optimum)),
+            "standard_errors": self._standard_errors,
+            "spectrum": spectrum_state(self.graph, self._n_eigenpairs_used, self._uses_normalized)
+            if spectral
+            else None,
+        }
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        for name in ("y_mean_", "y_scale_", "engine_", "engine_reason_", "kernel_"):
+            setattr(self, name, state[name])
+        spectrum_from_state(self.graph, state["spectrum"])
+        self._learn(TrainingData(**state["data"]), Optimum(**state["optimum"]))
+        self._standard_errors = state["standard_errors"]
 
     # ------------------------------------------------------------------ prediction
     def _require_fit(self) -> None:
@@ -390,7 +430,9 @@ class GraphGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def standard_errors(self) -> dict[str, float]:
         """Standard errors of the logarithms of the learned parameters, from the curvature of the likelihood."""
         self._require_fit()
-        return self._fitted.standard_errors()
+        if self._standard_errors is None:
+            self._standard_errors = self._fitted.standard_errors()
+        return dict(self._standard_errors)
 
     def plot(self, axes: Sequence[Axes] | None = None, *, label: str = "") -> NDArray[Any]:
         """Draw the predictions (of the first replicate) and, beside them, how sure they are.

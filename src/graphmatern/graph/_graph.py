@@ -491,6 +491,9 @@ class Graph:
         faults.raise_if_any()
         normalized = check_flag("normalized", normalized, GraphError)
         wanted = min(int(wanted), self.n_nodes)
+        kept: Spectrum | None = self._cache.get(("kept spectrum", normalized))
+        if kept is not None and kept.n_eigenpairs >= wanted:
+            return kept.truncate(wanted)
         # Where a full decomposition is made on the way, it is kept for every number of eigenpairs.
         count = self.n_nodes if is_dense(int(np.bincount(self.components).max()), wanted) else wanted
 
@@ -505,6 +508,10 @@ class Graph:
             )
 
         return self._cached(("spectrum", normalized, count), compute).truncate(wanted)
+
+    def _keep_spectrum(self, spectrum: Spectrum) -> None:
+        """Use eigenpairs that were computed earlier, wherever they are enough."""
+        self._cache[("kept spectrum", spectrum.normalized)] = spectrum
 
     @property
     def components(self) -> NDArray[np.int64]:

@@ -57,6 +57,8 @@ class FitOptions:
         Iterations at most.
     progress : bool, optional
         Whether to show progress; by default, where the error stream is a terminal.
+    known : Optimum, optional
+        Where an earlier fit to the same data ended: nothing is searched, and the outcome is that fit's to the last bit.
     """
 
     normalized: bool
@@ -65,6 +67,7 @@ class FitOptions:
     optimizer: str | None
     max_iterations: int
     progress: bool | None
+    known: Optimum | None = None
 
     @property
     def log_noise(self) -> float:
@@ -123,6 +126,8 @@ def _minimise(
     bounds: list[tuple[float, float]],
     options: FitOptions,
 ) -> Optimum:
+    if options.known is not None:
+        return options.known
     if options.optimizer is None or len(start) == 0:
         value, gradient = objective(start)
         return Optimum(start, value, gradient, 1, True, "parameters kept")
@@ -163,7 +168,7 @@ def fit_spectral(
     start = engine.position()
     if learn_noise:
         start = np.append(start, log_noise)
-    if choose_start:
+    if choose_start and options.known is None:
         place = names.index("raw_lengthscale")
         starts = [np.concatenate([start[:place], [np.log(k)], start[place + 1 :]]) for k in _START_LENGTHSCALES]
         start = min(starts, key=lambda theta: objective(theta)[0])
@@ -239,6 +244,8 @@ def _fit_one_smoothness(
         return value, gradient[free]
 
     candidates = _START_LENGTHSCALES if kernel is None else (kernel.values()["lengthscale"],)
+    if options.known is not None:
+        candidates = candidates[:1]
     variance = 1.0 if kernel is None else kernel.values()["variance"]
     starts = []
     for lengthscale in candidates:

@@ -1,7 +1,7 @@
 """Writing files whole or not at all.
 
-A file is written under a temporary name in the folder of its target, flushed to the disk, and renamed. Whoever is killed
-on the way leaves the old file, and a temporary one that the next writer of the same target removes.
+A file is written under a temporary name in the folder of its target, flushed to the disk, and renamed. Whoever is
+killed on the way leaves the old file, and a temporary one that the next writer of the same target removes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -177,7 +177,8 @@ def _index_from(parts: Any) -> pd.Index[Any]:
     if kind == "levels":
         found = pd.MultiIndex.from_arrays([list(level) for level in values], names=name)
     elif kind == "range":
-        found = pd.RangeIndex(*(int(number) for number in values), name=name)
+        start, stop, step = (int(number) for number in values)
+        found = pd.RangeIndex(start, stop, step, name=name)
         if len(found) > _LONGEST_RANGE:
             raise ModelFileError(f"the model file holds a range of {len(found):,} numbers, more than is plausible")
     elif kind == "zone":
@@ -262,9 +263,7 @@ def _graph_from(stored: Any) -> Graph:
         raise ModelFileError("the model file's node names do not fit its edges")
     weights = sp.csr_array((data.astype(np.float64), indices, indptr), shape=(n, n))
     weights.check_format(full_check=True)
-    parts = parts_from_adjacency(
-        weights, nodes=stored["names"], positions=stored["positions"], masses=stored["masses"]
-    )
+    parts = parts_from_adjacency(weights, nodes=stored["names"], positions=stored["positions"], masses=stored["masses"])
     rows = None if stored["rows"] is None else _rows_from(stored["rows"], n)
     if stored["parallel"] not in PARALLEL_RULES:
         raise ModelFileError(f"the model file names the unknown rule {stored['parallel']!r:.60} for parallel edges")
@@ -275,9 +274,7 @@ def _graph_from(stored: Any) -> Graph:
 def _rows_from(stored: Any, n_nodes: int) -> EdgeRows:
     geometry = None if stored["geometry"] is None else _lines_from(stored["geometry"])
     source, target = (np.asarray(stored[end], dtype=np.int64) for end in ("source", "target"))
-    rows = EdgeRows(
-        source, target, stored["weight"], stored["length"], geometry, stored["ids"], stored["weighting"]
-    )
+    rows = EdgeRows(source, target, stored["weight"], stored["length"], geometry, stored["ids"], stored["weighting"])
     columns = [source, target, rows.weight, rows.length, geometry, rows.ids]
     fits = all(column is None or len(column) == len(source) for column in columns)
     ends = np.concatenate([source, target])
@@ -295,8 +292,8 @@ _CODECS = (
     Codec("bytes", bytes, bytes.hex, bytes.fromhex),
     Codec("complex", complex, lambda value: [value.real, value.imag], lambda pair: complex(*pair)),
     Codec("timestamp", pd.Timestamp, pd.Timestamp.isoformat, pd.Timestamp),
-    Codec("time", datetime.datetime, datetime.datetime.isoformat, datetime.datetime.fromisoformat),
-    Codec("date", datetime.date, datetime.date.isoformat, datetime.date.fromisoformat),
+    Codec("time", dt.datetime, dt.datetime.isoformat, dt.datetime.fromisoformat),
+    Codec("date", dt.date, dt.date.isoformat, dt.date.fromisoformat),
     Codec("graph", Graph, _graph_parts, _graph_from),
     Codec("index", pd.Index, _index_parts, _index_from),
     Codec("series", pd.Series, _series_parts, _series_from),

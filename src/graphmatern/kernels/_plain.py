@@ -12,7 +12,9 @@ from graphmatern.kernels._spectral import Diffusion, InverseCosine, Matern, Rand
 
 __all__ = ["kernel_from_plain", "kernel_to_plain"]
 
-_KNOWN: dict[str, type[SpectralKernel]] = {kind.__name__: kind for kind in (Matern, Diffusion, RandomWalk, InverseCosine)}
+_KNOWN: dict[str, type[SpectralKernel]] = {
+    kind.__name__: kind for kind in (Matern, Diffusion, RandomWalk, InverseCosine)
+}
 
 
 def kernel_to_plain(kernel: Kernel) -> dict[str, Any]:

@@ -1,0 +1,139 @@
+"""Model files: fitted estimators written to one file, and read again without the training data."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphmatern.errors import GraphMaternError, ModelFileError
+from graphmatern.graph import Spectrum
+from graphmatern.io import Codec, pack, read_container, unpack, write_container
+from graphmatern.kernels import Kernel
+from graphmatern.kernels._plain import kernel_from_plain, kernel_to_plain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from graphmatern.graph import Graph
+
+__all__ = ["Savable", "load", "spectrum_from_state", "spectrum_state"]
+
+_CODECS = (Codec("kernel", Kernel, kernel_to_plain, kernel_from_plain),)
+# Estimators that can be stored, and where they live.
+_HOMES = {"GraphGPRegressor": "graphmatern.estimators._regressor"}
+# A dense decomposition of a component up to this size is quick; its eigenvectors are not worth their bytes.
+_QUICK_COMPONENT = 1500
+
+
+class Savable(ABC):
+    """An estimator with ``save``; `load` makes it again from its options and what `_state` returned.
+
+    A subclass is entered in ``_HOMES`` and defines the methods below. Its options (``get_params``) are stored for it.
+    """
+
+    @abstractmethod
+    def _require_fit(self) -> None:
+        """Raise unless the estimator is fitted."""
+
+    @abstractmethod
+    def _state(self) -> dict[str, Any]:
+        """What fitting found out: numbers, texts, arrays, tables, kernels, and lists and dictionaries of these."""
+
+    @abstractmethod
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Become fitted again, on a fresh estimator with the same options, from what `_state` returned."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to one file; `graphmatern.load` reads it.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, by custom ending in ``.gm``. It is written whole or not at all, and holds the graph, the options,
+            the observations and the learned parameters, in the safetensors format: numbers and text, no code.
+        """
+        self._require_fit()
+        kind = type(self).__name__
+        if kind not in _HOMES:
+            raise ModelFileError(f"a {kind} cannot be stored; {', '.join(_HOMES)} can be")
+        arrays: dict[str, Any] = {}
+        options = self.get_params(deep=False)  # type: ignore[attr-defined]
+        packed = pack({"options": options, "fitted": self._state()}, arrays, _CODECS)
+        write_container(path, kind, packed, arrays)
+
+
+def load(path: str | Path) -> Any:
+    """Read a model that ``save`` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file. Reading it executes nothing that it contains.
+
+    Returns
+    -------
+    GraphGPRegressor or another estimator
+        As it was saved: it predicts, and can be conditioned on more data, without the training data.
+
+    Raises
+    ------
+    ModelFileError
+        Where the file is damaged (a single changed byte is noticed), of another kind, or of a later version.
+
+    Examples
+    --------
+    >>> import graphmatern as gm, tempfile, os
+    >>> graph = gm.Graph.from_edges([("a", "b"), ("b", "c"), ("c", "d")])
+    >>> model = gm.GraphGPRegressor(graph, gm.Matern(nu=1.5), noise=0.1, optimizer=None).fit(["a", "d"], [1.0, 3.0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(os.path.join(folder, "model.gm"))
+    ...     again = gm.load(os.path.join(folder, "model.gm"))
+    >>> bool((again.predict() == model.predict()).all())
+    True
+    """
+    kind, packed, arrays = read_container(path)
+    if kind not in _HOMES:
+        raise ModelFileError(f"{str(path)!r} holds a {kind!r:.60}, which this version of graphmatern does not know")
+    try:
+        content = unpack(packed, arrays, _CODECS)
+        estimator = getattr(importlib.import_module(_HOMES[kind]), kind)(**content["options"])
+        estimator._restore(content["fitted"])
+    except GraphMaternError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, OverflowError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ModelFileError(f"the contents of {str(path)!r} do not fit together ({reason:.200})") from None
+    return estimator
+
+
+def spectrum_state(graph: Graph, n_eigenpairs: int | None, normalized: bool) -> list[Any] | None:
+    """Eigenpairs worth storing: those of large graphs; None where computing them again is quick.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    n_eigenpairs : int, optional
+        How many are in use; all by default.
+    normalized : bool
+        Which Laplacian.
+    """
+    if np.bincount(graph.components).max() <= _QUICK_COMPONENT:
+        return None
+    spectrum = graph.spectrum(n_eigenpairs, normalized)
+    return [spectrum.eigenvalues, spectrum.eigenvectors, spectrum.residuals, normalized]
+
+
+def spectrum_from_state(graph: Graph, state: list[Any] | None) -> None:
+    """Give the graph the eigenpairs that `spectrum_state` returned."""
+    if state is None:
+        return
+    eigenvalues, eigenvectors, residuals, normalized = state
+    shapes = (eigenvalues.shape, eigenvectors.shape, residuals.shape)
+    count = len(eigenvalues)
+    if shapes != ((count,), (graph.n_nodes, count), (count,)) or not np.isfinite(eigenvectors).all():
+        raise ModelFileError("the model file's eigenvectors do not fit its graph")
+    graph._keep_spectrum(Spectrum(eigenvalues, eigenvectors, bool(normalized), graph.masses, residuals))
