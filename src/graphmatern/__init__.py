@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from graphmatern import datasets as datasets
     from graphmatern import errors as errors
     from graphmatern import graph as graph
+    from graphmatern import interop as interop
     from graphmatern import kernels as kernels
     from graphmatern import likelihoods as likelihoods
     from graphmatern import metrics as metrics
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from graphmatern.kernels import RandomWalk as RandomWalk
     from graphmatern.kernels import heat_flow as heat_flow
 
-_SUBMODULES = ("datasets", "errors", "graph", "kernels", "likelihoods", "metrics", "plotting")
+_SUBMODULES = ("datasets", "errors", "graph", "interop", "kernels", "likelihoods", "metrics", "plotting")
 _EXPORTS = {
     "estimators": ("GraphGPRegressor", "load"),
     "graph": ("Graph", "Spectrum", "make_roads"),

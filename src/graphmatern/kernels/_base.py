@@ -46,8 +46,13 @@ class Kernel(torch.nn.Module, ABC):
         Returns
         -------
         Tensor, shape (n_eigenpairs,)
-            Scaled so that the prior variance, averaged over the nodes, is `variance`.
+            Scaled so that the prior variance, averaged over the nodes, is `variance`. Parameters that hold a batch of
+            values, shape (..., 1), give shape (..., n_eigenpairs).
         """
+
+    def forward(self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int) -> torch.Tensor:
+        """Same as `spectral_weights`: a module that is called, as ``torch.func.functional_call`` wants it."""
+        return self.spectral_weights(eigenvalues, squared_norms, n_nodes)
 
     @abstractmethod
     def _check_laplacian(self, *, normalized: bool, faults: FaultList) -> None:
@@ -140,13 +145,13 @@ class SpectralKernel(Parameterized, Kernel):
     def _relative_psi(self, eigenvalues: torch.Tensor) -> torch.Tensor:
         """Ψ up to a constant factor, computed so that it neither overflows nor vanishes everywhere."""
         log_psi = self.log_psi(eigenvalues)
-        return torch.exp(log_psi - log_psi.max().detach())
+        return torch.exp(log_psi - log_psi.amax(dim=-1, keepdim=True).detach())
 
     def spectral_weights(self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int) -> torch.Tensor:
         """Variances a Ψ(λ) of the coefficients on the eigenvectors; see `Kernel.spectral_weights`."""
         shape = self._relative_psi(eigenvalues)
         # a = σ² N / tr K₁: the average prior variance over the nodes is σ².
-        return self.variance * (n_nodes / (shape @ squared_norms)) * shape
+        return self.variance * (n_nodes / (shape @ squared_norms)[..., None]) * shape
 
     def _check_laplacian(self, *, normalized: bool, faults: FaultList) -> None:
         if self.requires_normalized and not normalized:
