@@ -8,12 +8,9 @@ import sys
 import tomllib
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import pytest
-from typer.testing import CliRunner
 
 import graphmatern as gm
-from graphmatern.cli._app import app
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "graphmatern"
@@ -108,16 +105,6 @@ def test_constraints_pin_every_requirement() -> None:
     for requirement in wanted:
         name = requirement.split(">=")[0].lower().replace("_", "-")
         assert name in pins, f"{name} is not pinned"
-
-
-def test_demo_writes_its_pictures(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "pictures")])
-    assert result.exit_code == 0, result.output
-    pictures = sorted(path.name for path in (tmp_path / "pictures").iterdir())
-    assert pictures == ["kernels.png", "prediction.png", "prior_samples.png"]
-    assert "junctions predicted from 300" in result.output
-    assert "Try next" in result.output
-    plt.close("all")
 
 
 def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:

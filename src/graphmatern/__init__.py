@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from graphmatern.estimators import load as load
     from graphmatern.graph import Graph as Graph
     from graphmatern.graph import Spectrum as Spectrum
+    from graphmatern.graph import make_city as make_city
     from graphmatern.graph import make_roads as make_roads
     from graphmatern.kernels import BoundKernel as BoundKernel
     from graphmatern.kernels import Diffusion as Diffusion
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _SUBMODULES = ("datasets", "errors", "graph", "interop", "kernels", "likelihoods", "metrics", "plotting")
 _EXPORTS = {
     "estimators": ("GraphGPRegressor", "load"),
-    "graph": ("Graph", "Spectrum", "make_roads"),
+    "graph": ("Graph", "Spectrum", "make_city", "make_roads"),
     "kernels": ("BoundKernel", "Diffusion", "InverseCosine", "Kernel", "Matern", "RandomWalk", "heat_flow"),
 }
 _HOME = {name: f"graphmatern.{module}" for module, names in _EXPORTS.items() for name in names}
