@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from graphmatern.graph import Spectrum as Spectrum
     from graphmatern.graph import make_city as make_city
     from graphmatern.graph import make_roads as make_roads
+    from graphmatern.inference import LogNormal as LogNormal
     from graphmatern.kernels import BoundKernel as BoundKernel
     from graphmatern.kernels import Diffusion as Diffusion
     from graphmatern.kernels import InverseCosine as InverseCosine
@@ -37,6 +38,7 @@ _SUBMODULES = ("datasets", "errors", "graph", "interop", "kernels", "likelihoods
 _EXPORTS = {
     "estimators": ("GraphGPRegressor", "load"),
     "graph": ("Graph", "Spectrum", "make_city", "make_roads"),
+    "inference": ("LogNormal",),
     "kernels": ("BoundKernel", "Diffusion", "InverseCosine", "Kernel", "Matern", "RandomWalk", "heat_flow"),
 }
 _HOME = {name: f"graphmatern.{module}" for module, names in _EXPORTS.items() for name in names}

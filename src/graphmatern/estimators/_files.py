@@ -10,6 +10,7 @@ import numpy as np
 
 from graphmatern.errors import GraphMaternError, ModelFileError
 from graphmatern.graph import Spectrum
+from graphmatern.inference import LogNormal
 from graphmatern.io import Codec, pack, read_container, unpack, write_container
 from graphmatern.kernels import Kernel
 from graphmatern.kernels._plain import kernel_from_plain, kernel_to_plain
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Savable", "load", "spectrum_from_state", "spectrum_state"]
 
-_CODECS = (Codec("kernel", Kernel, kernel_to_plain, kernel_from_plain),)
+_CODECS = (
+    Codec("kernel", Kernel, kernel_to_plain, kernel_from_plain),
+    Codec("prior", LogNormal, lambda prior: [prior.median, prior.spread], lambda plain: LogNormal(*plain)),
+)
 # Estimators that can be stored, and where they live.
 _HOMES = {"GraphGPRegressor": "graphmatern.estimators._regressor"}
 # A dense decomposition of a component up to this size is quick; its eigenvectors are not worth their bytes.

@@ -6,39 +6,38 @@ import copy
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-import pandas as pd
-from scipy.stats import norm
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import NotFittedError
 
-from graphmatern._validation import FaultList, check_choice, check_positive, check_whole, random_generator, warn
+from graphmatern._validation import FaultList, check_choice, check_flag, check_positive, check_whole, warn
 from graphmatern.errors import KernelError, NumericalWarning, TableError
+from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._data import TrainingData, read_observations
 from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
-from graphmatern.inference._fitting import FitOptions, FittedEngine, fit_markov, fit_spectral
+from graphmatern.estimators._results import RegressionResults
+from graphmatern.inference._engines import ENGINES, choose_engine
+from graphmatern.inference._fit_spectral import eigenpairs_used
+from graphmatern.inference._fitting import FitOptions, FitProblem, FittedEngine
 from graphmatern.inference._observations import group_replicates
 from graphmatern.inference._optimize import Optimum
-from graphmatern.kernels import Matern
-from graphmatern.plotting import plot_prediction
+from graphmatern.inference._rules import Rules
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
-    from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
     from graphmatern.graph import Graph
+    from graphmatern.inference._rules import LogNormal
     from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
 
 __all__ = ["GraphGPRegressor"]
 
-_DENSE_NODES = 3000  # nodes up to which all eigenpairs are cheap
-_DEFAULT_EIGENPAIRS = 500
+_LOST_SHARE = 0.1  # of the prior variance: with more of it lost, intervals are visibly too narrow
 
 
-class GraphGPRegressor(Savable, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class GraphGPRegressor(Savable, RegressionResults, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Gaussian process regression on a graph: values at some nodes in, predictions at all nodes out.
 
     Parameters
@@ -59,12 +58,23 @@ class GraphGPRegressor(Savable, RegressorMixin, BaseEstimator):  # type: ignore[
         Starting value of the noise variance, in units in which y has variance 1.
     mean : {"constant", "zero"}
         Mean of the process; a constant is integrated out under a flat prior.
+    covariates : DataFrame, Series or array_like, shape (n_nodes, n_covariates), optional
+        Values at every node that enter the mean linearly, with coefficients under a flat prior that are integrated out
+        (`coefficients_`): a table indexed by node name, or an array in the order of the nodes.
     normalize_y : bool
         Whether to subtract the mean of y and divide by its standard deviation before all else.
     optimizer : {"lbfgs", "adam"} or None
         What maximises the marginal likelihood; None keeps the starting values.
     max_iterations : int
         Iterations of the optimiser at most.
+    n_restarts : int
+        Further starting points, drawn at random around the first; the best optimum is kept.
+    bounds : dict of str to (float, float), optional
+        Least and largest value of parameters, such as ``{"lengthscale": (1.0, 50.0), "noise": (0.01, 1.0)}``.
+    priors : dict of str to LogNormal, optional
+        Priors of parameters, such as ``{"lengthscale": gm.LogNormal(median=10.0, spread=1.0)}``.
+    random_state : int, optional
+        Seed of the restarts.
     n_threads : int, optional
         Threads of the Markov engine.
     verbose : bool, optional
@@ -86,12 +96,19 @@ class GraphGPRegressor(Savable, RegressorMixin, BaseEstimator):  # type: ignore[
         Largest derivative of the marginal likelihood at the end.
     converged_ : bool
         Whether the optimiser was satisfied.
+    at_bounds_ : list of str
+        Parameters that ended at a bound.
     n_evaluations_ : int
         Evaluations of the marginal likelihood.
     y_mean_, y_scale_ : float
         Convert normalised units: ``y = y_mean_ + y_scale_ * normalised``.
     informed_ : ndarray of bool, shape (n_nodes,)
         Whether data reach the node's connected component.
+    coefficients_ : DataFrame
+        Coefficients of the mean and their standard deviations, in the units of y.
+    prior_variance_lost_ : ndarray, shape (n_nodes,)
+        Bound on the prior variance that a truncated spectrum loses at every node, in normalised units; zero where
+        nothing is truncated.
 
     Examples
     --------
@@ -115,9 +132,14 @@ class GraphGPRegressor(Savable, RegressorMixin, BaseEstimator):  # type: ignore[
         n_eigenpairs: int | None = None,
         noise: float | None = None,
         mean: Literal["constant", "zero"] = "constant",
+        covariates: Any = None,
         normalize_y: bool = True,
         optimizer: Literal["lbfgs", "adam"] | None = "lbfgs",
         max_iterations: int = 200,
+        n_restarts: int = 0,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+        priors: Mapping[str, LogNormal] | None = None,
+        random_state: int | None = None,
         n_threads: int | None = None,
         verbose: bool | None = None,
     ) -> None:
@@ -128,13 +150,17 @@ class GraphGPRegressor(Savable, RegressorMixin, BaseEstimator):  # type: ignore[
         self.n_eigenpairs = n_eigenpairs
         self.noise = noise
         self.mean = mean
+        self.covariates = covariates
         self.normalize_y = normalize_y
         self.optimizer = optimizer
         self.max_iterations = max_iterations
+        self.n_restarts = n_restarts
+        self.bounds = bounds
+        self.priors = priors
+        self.random_state = random_state
         self.n_threads = n_threads
         self.verbose = verbose
 
-    # ------------------------------------------------------------------ fitting
     def fit(self, nodes: Any, y: ArrayLike | None = None, *, noise_variance: ArrayLike | None = None) -> Self:
         """Learn the kernel's parameters and condition on the data.
 
@@ -145,8 +171,7 @@ class GraphGPRegressor(Savable, RegressorMixin, BaseEstimator):  # type: ignore[
         y : array_like, shape (n,) or (n, n_replicates), optional
             Values; NaN means not observed. Several columns are replicates that share the parameters.
         noise_variance : array_like, shape (n,), optional
-            Known noise variance of every value, in the units of y; then only their common factor, 1 at the start, is
-            held, not learned.
+            Known noise variance of every value, in the units of y; no noise is learned then.
 
         Returns
         -------
@@ -154,22 +179,32 @@ class GraphGPRegressor(Savable, RegressorMixin, BaseEstimator):  # type: ignore[
         """
         self._check_options()
         data = read_observations(self.graph, nodes, y, noise_variance)
+        self._covariates = read_covariates(self.graph, self.covariates, constant=self.mean == "constant")
+        self._covariates.check(data.nodes)
         self._normalise(data)
         self._learn(data)
-        if not self.converged_:
-            message = self._fitted.message
-            warn(f"the fit stopped early: {message}; raise max_iterations or change the start", NumericalWarning)
+        self._warn_of_trouble()
         return self
 
     def _check_options(self) -> None:
-        check_choice("engine", self.engine, ("auto", "spectral", "markov"), KernelError)
         check_choice("mean", self.mean, ("constant", "zero"), KernelError)
+        check_flag("normalize_y", self.normalize_y, KernelError)
         if self.optimizer is not None:
             check_choice("optimizer", self.optimizer, ("lbfgs", "adam"), KernelError)
         faults = FaultList("nothing was fitted", KernelError)
+        if self.kernel is not None and not hasattr(self.kernel, "spectral_weights"):
+            remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0)."
+            faults.add("kernel", "must be a kernel of this package", f"a {type(self.kernel).__name__}", remedy)
         if self.noise is not None:
             check_positive("noise", self.noise, faults, remedy="Leave it out for a value from the data.")
         check_whole("max_iterations", self.max_iterations, faults, minimum=1, remedy="Allow at least one.")
+        check_whole("n_restarts", self.n_restarts, faults, minimum=0, remedy="0 starts once.")
+        if self.random_state is not None:
+            check_whole("random_state", self.random_state, faults, minimum=0, remedy="Leave it out for any.")
+        faults.raise_if_any()
+        names = ["nu", "lengthscale"] if self.kernel is None else [n for n, _ in self.kernel.named_parameters()]
+        labels = [name.replace("raw_", "") for name in names]
+        Rules(self.bounds or {}, self.priors or {}).check([*labels, "variance", "noise"], faults)
         faults.raise_if_any()
 
     def _normalise(self, data: TrainingData) -> None:
@@ -184,88 +219,80 @@ class GraphGPRegressor(Savable, RegressorMixin, BaseEstimator):  # type: ignore[
             return self.kernel is not None and self.kernel.requires_normalized
         return self.normalized
 
-    @property
-    def _n_eigenpairs_used(self) -> int | None:
-        if self.n_eigenpairs is None and self.graph.n_nodes > _DENSE_NODES:
-            return _DEFAULT_EIGENPAIRS
-        return self.n_eigenpairs
-
-    def _learn(self, data: TrainingData, known: Optimum | None = None) -> None:
-        """Fit by the engine that suits graph and kernel, or take up where an earlier fit ended."""
-        kernel = None if self.kernel is None else copy.deepcopy(self.kernel)
-        if known is None:
-            name, smoothness, self.engine_reason_ = self._choose_engine(kernel)
-        else:
-            name = self.engine_
-            smoothness = (round(self.kernel_.values()["nu"]),) if name == "markov" else ()  # type: ignore[operator]
+    def _problem(self, data: TrainingData, kernel: Kernel | None, known: Optimum | None) -> FitProblem:
+        """What the engines are to fit, in normalised units."""
         y = (data.y - self.y_mean_) / self.y_scale_
         noise = np.ones(len(y)) if data.noise is None else data.noise / self.y_scale_**2
-        design = np.ones((len(y), 1 if self.mean == "constant" else 0))
-        batches = group_replicates(data.nodes, y, noise, design)
-        node_design = np.ones((self.graph.n_nodes, design.shape[1]))
+        design = self._covariates.design
         options = FitOptions(
             normalized=self._uses_normalized,
             noise=self.noise if data.noise is None else 1.0,
             learn_noise=data.noise is None,
             optimizer=self.optimizer,
             max_iterations=self.max_iterations,
+            n_restarts=self.n_restarts,
+            seed=self.random_state,
+            rules=Rules(self.bounds or {}, self.priors or {}),
             progress=self.verbose,
             known=known,
         )
-        if name == "markov":
-            found = fit_markov(
-                self.graph, kernel, smoothness, batches, node_design, n_threads=self.n_threads, options=options
-            )
+        return FitProblem(
+            graph=self.graph,
+            kernel=copy.deepcopy(kernel),
+            batches=group_replicates(data.nodes, y, noise, design[data.nodes]),
+            node_design=design,
+            n_eigenpairs=self.n_eigenpairs,
+            n_threads=self.n_threads,
+            options=options,
+        )
+
+    def _learn(self, data: TrainingData, known: Optimum | None = None) -> None:
+        """Fit by the engine that suits graph and kernel, or take up where an earlier fit ended."""
+        if known is None:
+            problem = self._problem(data, self.kernel, None)
+            self.engine_, self.engine_reason_ = choose_engine(problem, self.engine)
         else:
-            count = self._n_eigenpairs_used
-            found = fit_spectral(self.graph, kernel, batches, node_design, n_eigenpairs=count, options=options)
+            problem = self._problem(data, self.kernel_, known)
+        found = ENGINES[self.engine_](problem)
         self._data = data
         self._adopt(found)
 
-    def _choose_engine(self, kernel: Kernel | None) -> tuple[str, tuple[int, ...], str]:
-        """Engine, the smoothnesses it tries, and the reason."""
-        smoothness: tuple[int, ...] = (1, 2, 3)
-        whole = kernel is None
-        if isinstance(kernel, Matern):
-            nu = kernel.values()["nu"]
-            whole = nu == round(nu) and nu >= 1
-            smoothness = (int(nu),) if whole else ()
-        if self.engine == "markov":
-            if not whole:
-                faults = FaultList("nothing was fitted", KernelError)
-                received = repr(kernel)
-                remedy = "Use Matern with nu = 1, 2 or 3, or engine='spectral'."
-                raise faults.raise_now(
-                    "kernel", "must be Matérn of integer smoothness for engine='markov'", received, remedy
-                )
-            return "markov", smoothness, "asked for"
-        if self.engine == "spectral":
-            return "spectral", smoothness, "asked for"
-        n = self.graph.n_nodes
-        if n <= _DENSE_NODES:
-            return "spectral", smoothness, f"{n:,} nodes: all eigenpairs are cheap, any smoothness can be learned"
-        if whole and self.n_eigenpairs is None:
-            return "markov", smoothness, f"{n:,} nodes and integer smoothness: the sparse precision is exact and fast"
-        return "spectral", smoothness, f"{n:,} nodes and a kernel without sparse precision: leading eigenpairs"
-
     def _adopt(self, found: FittedEngine) -> None:
-        self.engine_ = found.engine
         self.kernel_ = found.kernel
         self.noise_ = found.noise
         self.posterior_ = found.posterior
         self.log_marginal_likelihood_ = found.log_marginal_likelihood
         self.gradient_norm_ = found.gradient_norm
-        self.converged_ = found.converged
-        self.n_evaluations_ = found.n_evaluations
+        self.converged_ = found.optimum.converged
+        self.n_evaluations_ = found.optimum.n_evaluations
+        self.at_bounds_ = found.at_bounds
+        lost = found.prior_loss
+        self.prior_variance_lost_ = np.zeros(self.graph.n_nodes) if lost is None else lost
         self._fitted = found
         reached = np.zeros(self.graph.n_components, dtype=bool)
         reached[self.graph.components[self._data.nodes]] = True
         self.informed_ = reached[self.graph.components]
         self._standard_errors: dict[str, float] | None = None
 
+    def _warn_of_trouble(self) -> None:
+        found = self._fitted
+        if not self.converged_:
+            message = found.optimum.message
+            warn(f"the fit stopped early: {message}; raise max_iterations or change the start", NumericalWarning)
+        if found.prior_loss_share > _LOST_SHARE:
+            warn(
+                f"the eigenpairs used lose up to {found.prior_loss_share:.0%} of the prior variance: predictions away "
+                "from the data are too sure of themselves (variance starvation). Use more eigenpairs, or engine="
+                "'markov' with a Matérn kernel of integer smoothness",
+                NumericalWarning,
+            )
+
     # ------------------------------------------------------------------ model files
     def _state(self) -> dict[str, Any]:
-        spectral = self.engine_ == "spectral"
+        pairs = None
+        if self.engine_ == "spectral":
+            count = eigenpairs_used(self.graph, self.n_eigenpairs)
+            pairs = spectrum_state(self.graph, count, self._uses_normalized)
         return {
             "data": dict(vars(self._data)),
             "y_mean_": self.y_mean_,
@@ -275,116 +302,28 @@ class GraphGPRegressor(Savable, RegressorMixin, BaseEstimator):  # type: ignore[
             "kernel_": self.kernel_,
             "optimum": dict(vars(self._fitted.optimum)),
             "standard_errors": self._standard_errors,
-            "spectrum": spectrum_state(self.graph, self._n_eigenpairs_used, self._uses_normalized)
-            if spectral
-            else None,
+            "spectrum": pairs,
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
         for name in ("y_mean_", "y_scale_", "engine_", "engine_reason_", "kernel_"):
             setattr(self, name, state[name])
         spectrum_from_state(self.graph, state["spectrum"])
+        self._covariates = read_covariates(self.graph, self.covariates, constant=self.mean == "constant")
         self._learn(TrainingData(**state["data"]), Optimum(**state["optimum"]))
         self._standard_errors = state["standard_errors"]
 
-    # ------------------------------------------------------------------ prediction
-    def _require_fit(self) -> None:
-        if not hasattr(self, "posterior_"):
-            raise NotFittedError("this GraphGPRegressor is not fitted yet: call `fit` first")
-
-    def _squeeze(self, values: Floats) -> Floats:
-        """One column per replicate, unless there is only one."""
-        return values[:, 0] if values.shape[1] == 1 else values
-
-    def predict(
-        self,
-        nodes: Any = None,
-        return_std: bool = False,
-        return_cov: bool = False,
-        observation: bool = False,
-    ) -> Any:
-        """Predict at nodes.
-
-        Parameters
-        ----------
-        nodes : sequence of hashable, optional
-            Node names; all nodes by default.
-        return_std : bool
-            Whether to return standard deviations as well.
-        return_cov : bool
-            Whether to return the covariance as well (of the first replicate).
-        observation : bool
-            Whether these are those of a new noisy observation, rather than of the process itself.
-
-        Returns
-        -------
-        mean : ndarray, shape (n_names,) or (n_names, n_replicates)
-        std : ndarray, shape as ``mean``
-            If ``return_std``.
-        cov : ndarray, shape (n_names, n_names)
-            If ``return_cov``.
-        """
-        self._require_fit()
-        places = self.graph.locate(nodes)
-        mean = self.y_mean_ + self.y_scale_ * self.posterior_.mean(places)
-        found = [self._squeeze(mean)]
-        added = self.noise_ if observation else 0.0
-        if return_std:
-            variance = self.posterior_.variance(places) + added
-            found.append(self._squeeze(self.y_scale_ * np.sqrt(variance)))
-        if return_cov:
-            covariance = self.posterior_.covariance(places) + added * np.eye(len(places))
-            found.append(self.y_scale_**2 * covariance)
-        return found[0] if len(found) == 1 else tuple(found)
-
-    def predict_table(self, level: float = 0.95) -> pd.DataFrame:
-        """Predictions at every node (of the first replicate), with intervals, in a table indexed by node name.
-
-        Parameters
-        ----------
-        level : float
-            Probability of the intervals.
-
-        Returns
-        -------
-        DataFrame
-            Columns mean, std, lower, upper (of the process), observation_lower, observation_upper (of a new
-            observation) and informed (False where no data reach the node's component).
-        """
-        self._require_fit()
-        if not 0.0 < level < 1.0:
-            faults = FaultList("no table", TableError)
-            raise faults.raise_now("level", "must lie between 0 and 1", repr(level), "0.95 is usual.")
-        places = np.arange(self.graph.n_nodes)
-        mean = self.y_mean_ + self.y_scale_ * self.posterior_.mean(places)[:, 0]
-        variance = self.posterior_.variance(places)[:, 0]
-        std, noisy = (self.y_scale_ * np.sqrt(variance + added) for added in (0.0, self.noise_))
-        half = float(norm.ppf(0.5 + 0.5 * level))
-        return pd.DataFrame(
-            {
-                "mean": mean,
-                "std": std,
-                "lower": mean - half * std,
-                "upper": mean + half * std,
-                "observation_lower": mean - half * noisy,
-                "observation_upper": mean + half * noisy,
-                "informed": self.informed_,
-            },
-            index=self.graph.nodes,
-        )
-
-    def sample(self, n_samples: int = 1, nodes: Any = None, random_state: int | None = None) -> Floats:
-        """Draw functions from the posterior (of the first replicate); shape (n_samples, n_names)."""
-        self._require_fit()
-        faults = FaultList("no samples", TableError)
-        check_whole("n_samples", n_samples, faults, minimum=1, remedy="Draw at least one.")
-        faults.raise_if_any()
-        rng = random_generator(random_state, TableError)
-        draws = self.posterior_.sample(n_samples, self.graph.locate(nodes), rng)
-        return np.asarray(self.y_mean_ + self.y_scale_ * draws)
-
+    # ------------------------------------------------------------------ more of it
     def condition_on(self, nodes: Any, y: ArrayLike | None = None) -> Self:
-        """Return a model with more data and the same parameters, without learning again."""
+        """Return a model with more data and the same parameters, without learning again.
+
+        Parameters
+        ----------
+        nodes : sequence of hashable, Series or DataFrame
+            Node names; or values indexed by node name.
+        y : array_like, shape (n,) or (n, n_replicates), optional
+            Values; NaN means not observed.
+        """
         self._require_fit()
         more = read_observations(self.graph, nodes, y, None)
         if self._data.noise is not None or more.y.shape[1] != self._data.y.shape[1]:
@@ -398,75 +337,42 @@ class GraphGPRegressor(Savable, RegressorMixin, BaseEstimator):  # type: ignore[
         other.engine = self.engine_  # type: ignore[assignment]
         other._learn(joined)
         other.kernel, other.noise, other.optimizer, other.engine = self.kernel, self.noise, self.optimizer, self.engine
+        other.engine_reason_ = self.engine_reason_
         return other
 
-    def loo(self) -> pd.DataFrame:
-        """Leave-one-out predictions of the observations, in closed form.
+    def standard_errors(self) -> dict[str, float]:
+        """Standard errors of the logarithms of the learned parameters, from the curvature of the likelihood.
 
         Returns
         -------
-        DataFrame
-            One row per observation: node, replicate, y, mean, std (of the observation given all others).
+        dict of str to float
+            An error of 0.1 means that the parameter is known to about 10 %; NaN where the likelihood has no peak.
         """
-        self._require_fit()
-        tables = []
-        observed = ~np.isnan(self._data.y)
-        for columns, means, variances in self.posterior_.leave_one_out():
-            rows = np.flatnonzero(observed[:, columns[0]])
-            for k, column in enumerate(columns):
-                tables.append(
-                    pd.DataFrame(
-                        {
-                            "node": self.graph.nodes[self._data.nodes[rows]],
-                            "replicate": column,
-                            "y": self._data.y[rows, column],
-                            "mean": self.y_mean_ + self.y_scale_ * means[:, k],
-                            "std": self.y_scale_ * np.sqrt(variances),
-                        }
-                    )
-                )
-        return pd.concat(tables, ignore_index=True)
-
-    def standard_errors(self) -> dict[str, float]:
-        """Standard errors of the logarithms of the learned parameters, from the curvature of the likelihood."""
         self._require_fit()
         if self._standard_errors is None:
             self._standard_errors = self._fitted.standard_errors()
         return dict(self._standard_errors)
 
-    def plot(self, axes: Sequence[Axes] | None = None, *, label: str = "") -> NDArray[Any]:
-        """Draw the predictions (of the first replicate) and, beside them, how sure they are.
-
-        Parameters
-        ----------
-        axes : sequence of two Axes, optional
-            Where to draw; a new figure by default.
-        label : str
-            What is predicted, with its unit.
-
-        Returns
-        -------
-        ndarray of two Axes
-            Mean and standard deviation of the process; nodes with data have a ring.
-        """
-        self._require_fit()
-        table = self.predict_table()
-        observed = np.unique(self._data.nodes[~np.isnan(self._data.y[:, 0])])
-        marked = self.graph.nodes[observed]
-        return plot_prediction(self.graph, table["mean"], table["std"], axes, label=label, marked=marked)
-
     def summary(self) -> str:
         """Describe the fit in a few lines of text."""
         self._require_fit()
-        noise = self.y_scale_ * np.sqrt(self.noise_)
+        noise = self.y_scale_ * np.sqrt(self._observation_noise)
         state = "converged" if self.converged_ else "stopped early"
-        return "\n".join(
-            [
-                f"{int((~np.isnan(self._data.y)).sum()):,} observations on {self.graph!r}",
-                f"engine    {self.engine_} ({self.engine_reason_})",
-                f"kernel    {self.kernel_!r}",
-                f"noise     {self.noise_:.4g} (standard deviation {noise:.4g} in the units of y)",
-                f"log marginal likelihood {self.log_marginal_likelihood_:.4f}",
-                f"optimum   {state}, {self.n_evaluations_} evaluations, largest derivative {self.gradient_norm_:.1e}",
-            ]
-        )
+        lines = [
+            f"{int((~np.isnan(self._data.y)).sum()):,} observations on {self.graph!r}",
+            f"engine    {self.engine_} ({self.engine_reason_})",
+            f"kernel    {self.kernel_!r}",
+            f"noise     {self.noise_:.4g} (standard deviation {noise:.4g} in the units of y)",
+            f"log marginal likelihood {self.log_marginal_likelihood_:.4f}",
+            f"optimum   {state}, {self.n_evaluations_} evaluations, largest derivative {self.gradient_norm_:.1e}",
+        ]
+        if self.at_bounds_:
+            lines.append(f"bounds    {', '.join(self.at_bounds_)} ended at a bound")
+        if len(self._covariates.names) > 1 or self.covariates is not None:
+            table = self.coefficients_
+            pairs = [f"{name} {row['mean']:.4g} ± {row['std']:.2g}" for name, row in table.iterrows()]
+            lines.append(f"mean      {', '.join(pairs)}")
+        if self.prior_variance_lost_.any():
+            lost = float(self.prior_variance_lost_.mean())
+            lines.append(f"truncated at most {lost:.3g} of prior variance lost per node, on average")
+        return "\n".join(lines)

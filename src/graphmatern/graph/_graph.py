@@ -701,6 +701,36 @@ class Graph:
             )
         )
 
+    def locate_on_edges(
+        self, points: Any, *, edge: str = "edge", distance: str | None = None, fraction: str | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Find points that lie on edges, without inserting them.
+
+        Parameters
+        ----------
+        points : DataFrame
+            One row per point.
+        edge : str
+            Column with the id of the edge (see `edges`).
+        distance, fraction : str, optional
+            Column with the distance from the edge's source, or with the share of the edge between the two; one of them.
+
+        Returns
+        -------
+        source, target : ndarray of int64, shape (n_points,)
+            Positions of the ends.
+        share : ndarray, shape (n_points,)
+            0 at the source, 1 at the target.
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> road = gm.Graph.from_edges([("a", "b")], length=[100.0])
+        >>> road.locate_on_edges({"edge": [0], "at": [25.0]}, distance="at")
+        (array([0]), array([1]), array([0.25]))
+        """
+        return _subdivide.places_on_edges(self._rows, points, edge=edge, distance=distance, fraction=fraction)
+
     def to_networkx(self, attributes: pd.DataFrame | None = None) -> nx.Graph[Any]:
         """Return the graph as a networkx Graph, or a MultiGraph where there are parallel edges.
 

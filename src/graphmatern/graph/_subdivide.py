@@ -17,7 +17,7 @@ from graphmatern.graph._names import NodeNames, join_indexes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["parts_subdivided"]
+__all__ = ["parts_subdivided", "places_on_edges"]
 
 
 def parts_subdivided(
@@ -57,6 +57,20 @@ def parts_subdivided(
     names = NodeNames(join_indexes(parts.names.index, new_names))
     positions = _positions(parts, rows, row_of_point, share, places)
     return checked(GraphParts(pieces.merge(len(names), parts.parallel), names, pieces, positions, None, parts.parallel))
+
+
+def places_on_edges(
+    rows: EdgeRows, points: Any, *, edge: str, distance: str | None, fraction: str | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Ends of the edges that points lie on, and the shares between; see `Graph.locate_on_edges`."""
+    faults = FaultList("the points were not found", TableError)
+    points = _table(points, faults)
+    _check_options(rows, points, edge, distance, fraction, None, None, faults)
+    faults.raise_if_any()
+    row = _row_numbers(rows, points[edge], edge, faults)
+    share = _shares(rows, row, points, distance, fraction, faults, ends=True)
+    faults.raise_if_any()
+    return rows.source[row], rows.target[row], share
 
 
 def _table(points: Any, faults: FaultList) -> pd.DataFrame:
@@ -128,11 +142,13 @@ def _shares(
     distance: str | None,
     fraction: str | None,
     faults: FaultList,
+    *,
+    ends: bool = False,
 ) -> NDArray[np.float64]:
-    """How far along its edge each point lies, from 0 to 1."""
+    """How far along its edge each point lies, from 0 to 1; whether at the ends, too, is the caller's choice."""
     if fraction is not None:
         share = as_numbers(points[fraction], fraction, faults)
-        outside = (share <= 0) | (share >= 1)
+        outside = (share < 0) | (share > 1) if ends else (share <= 0) | (share >= 1)
         bound, given = "1", share
     else:
         assert distance is not None
@@ -141,12 +157,13 @@ def _shares(
         known = row_of_point >= 0
         share = np.full(len(given), 0.5)
         share[known] = given[known] / rows.length[row_of_point[known]]
-        outside = ((given <= 0) | (share >= 1)) & known
+        outside = ((given < 0) | (share > 1) if ends else (given <= 0) | (share >= 1)) & known
         bound = "the edge's length"
     if outside.any():
         received = f"{abbreviate(given[outside])} at rows {abbreviate(points.index[outside])}"
-        remedy = "A point at an end of an edge is the node there: use that node's name."
-        faults.add(distance or fraction or "", f"must lie above 0 and below {bound}", received, remedy)
+        rule = f"must lie from 0 to {bound}" if ends else f"must lie above 0 and below {bound}"
+        remedy = "Correct them." if ends else "A point at an end of an edge is the node there: use that node's name."
+        faults.add(distance or fraction or "", rule, received, remedy)
     return np.asarray(share)
 
 

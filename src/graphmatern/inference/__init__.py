@@ -2,5 +2,6 @@
 
 from graphmatern.inference._autograd import sparse_logdet, sparse_solve
 from graphmatern.inference._markov import MarkovPrecision
+from graphmatern.inference._rules import LogNormal
 
-__all__ = ["MarkovPrecision", "sparse_logdet", "sparse_solve"]
+__all__ = ["LogNormal", "MarkovPrecision", "sparse_logdet", "sparse_solve"]

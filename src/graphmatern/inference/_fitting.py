@@ -1,18 +1,18 @@
-"""Fitting: starting values from the data, the optimiser on either engine, and what comes out."""
+"""What every engine's fit has in common: what goes in, how parameters are moved, what comes out.
+
+An engine is a function from a `FitProblem` to a `FittedEngine`; `graphmatern.inference._engines` lists them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphmatern.errors import ResourceError
-from graphmatern.inference._markov_engine import MarkovEngine
+from graphmatern.errors import NumericalError
 from graphmatern.inference._optimize import Optimum, curvature, find_minimum
-from graphmatern.inference._posterior import MarkovConditioned, Posterior, SpectralConditioned
-from graphmatern.inference._spectral import SpectralEngine
-from graphmatern.kernels import Matern
+from graphmatern.inference._rules import Parameter, Rules, with_priors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,27 +21,22 @@ if TYPE_CHECKING:
 
     from graphmatern.graph import Graph
     from graphmatern.inference._observations import Batch
+    from graphmatern.inference._posterior import Posterior
+    from graphmatern.inference._rules import Objective
     from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
 
-__all__ = ["FitOptions", "FittedEngine", "fit_markov", "fit_spectral"]
+__all__ = ["START_LENGTHSCALES", "FitOptions", "FitProblem", "FittedEngine", "minimise"]
 
 _START_NOISE = 0.1
-_START_LENGTHSCALES = (2.0, 8.0, 32.0)
-_LOG_NOISE_BOUNDS = (np.log(1e-6), np.log(1e4))  # with less noise, rounding decides
-# Of logarithms, by the end of a parameter's name.
-_BOUNDS = {
-    "nu": (np.log(0.05), np.log(100.0)),
-    "lengthscale": (np.log(1e-3), np.log(1e5)),
-    "variance": (np.log(1e-6), np.log(1e6)),
-    "laziness": (-15.0, 15.0),
-}
+START_LENGTHSCALES = (2.0, 8.0, 32.0)  # tried where the caller names none
+_RESTART_SPREAD = 1.5  # of the unconstrained coordinates: a factor of 4 or so either way
 
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What both engines need to know about a fit.
+    """How to fit.
 
     Attributes
     ----------
@@ -55,6 +50,12 @@ class FitOptions:
         None keeps the starting values.
     max_iterations : int
         Iterations at most.
+    n_restarts : int
+        Further starting points, drawn at random around the first.
+    seed : int, optional
+        Of those draws.
+    rules : Rules
+        Bounds and priors of the parameters.
     progress : bool, optional
         Whether to show progress; by default, where the error stream is a terminal.
     known : Optimum, optional
@@ -62,11 +63,14 @@ class FitOptions:
     """
 
     normalized: bool
-    noise: float | None
-    learn_noise: bool
-    optimizer: str | None
-    max_iterations: int
-    progress: bool | None
+    noise: float | None = None
+    learn_noise: bool = True
+    optimizer: str | None = "lbfgs"
+    max_iterations: int = 200
+    n_restarts: int = 0
+    seed: int | None = None
+    rules: Rules = field(default_factory=Rules)
+    progress: bool | None = None
     known: Optimum | None = None
 
     @property
@@ -76,194 +80,146 @@ class FitOptions:
 
 
 @dataclass(frozen=True, eq=False)
+class FitProblem:
+    """What to fit to what.
+
+    Attributes
+    ----------
+    graph : Graph
+        The graph.
+    kernel : Kernel, optional
+        Kernel with starting values, which the fit may change; by default a Matérn kernel started from the data.
+    batches : sequence of Batch
+        The observations.
+    node_design : ndarray, shape (n_nodes, n_covariates)
+        Covariates at every node.
+    n_eigenpairs : int, optional
+        Eigenpairs of an engine that uses them; its own choice by default.
+    n_threads : int, optional
+        Threads of an engine that factorises.
+    options : FitOptions
+        How to fit.
+    """
+
+    graph: Graph
+    kernel: Kernel | None
+    batches: Sequence[Batch]
+    node_design: Floats
+    n_eigenpairs: int | None
+    n_threads: int | None
+    options: FitOptions
+
+
+@dataclass(frozen=True, eq=False)
 class FittedEngine:
-    """What a fit returns, whichever engine it used."""
+    """What a fit returns, whichever engine it used.
+
+    Attributes
+    ----------
+    engine : str
+        Name of the engine.
+    kernel : Kernel
+        With the learned parameters.
+    noise : float
+        Learned noise variance.
+    posterior : Posterior
+        The process given the observations.
+    optimum : Optimum
+        Where the optimiser stopped; its value includes the priors.
+    parameters : list of Parameter
+        What was learned.
+    objective : callable
+        What was minimised.
+    jacobian : callable
+        Derivatives of the logarithms of the parameters named, in the coordinates the optimiser moved.
+    prior_loss : ndarray, shape (n_nodes,), optional
+        Bound on the prior variance that a truncated spectrum loses at every node.
+    prior_loss_share : float
+        Its share of the prior variance, over all nodes.
+    """
 
     engine: str
     kernel: Kernel
     noise: float
     posterior: Posterior
     optimum: Optimum
-    names: list[str]
-    objective: Callable[[Floats], tuple[float, Floats]]
+    parameters: list[Parameter]
+    objective: Objective
+    jacobian: Callable[[], Floats] | None = None
+    prior_loss: Floats | None = None
+    prior_loss_share: float = 0.0
 
     @property
     def log_marginal_likelihood(self) -> float:
-        """Of the normalised values, the constant included."""
-        return -self.optimum.value
+        """Of the normalised values, the constant included, without the priors of the parameters."""
+        pairs = zip(self.parameters, self.optimum.position, strict=True)
+        return -self.optimum.value + sum(one.prior.penalty(float(x))[0] for one, x in pairs if one.prior is not None)
 
     @property
     def gradient_norm(self) -> float:
-        """Largest derivative at the end."""
-        return float(np.abs(self.optimum.gradient).max(initial=0.0))
+        """Largest derivative at the end, of those that do not point out of the bounds."""
+        gradient = self.optimum.gradient.copy()
+        for place, one in enumerate(self.parameters):
+            at = self.optimum.position[place]
+            if (at <= one.low and gradient[place] > 0) or (at >= one.high and gradient[place] < 0):
+                gradient[place] = 0.0
+        return float(np.abs(gradient).max(initial=0.0))
 
     @property
-    def converged(self) -> bool:
-        """Whether the optimiser was satisfied."""
-        return self.optimum.converged
-
-    @property
-    def n_evaluations(self) -> int:
-        """Evaluations of the marginal likelihood."""
-        return self.optimum.n_evaluations
-
-    @property
-    def message(self) -> str:
-        """Why the optimiser stopped."""
-        return self.optimum.message
+    def at_bounds(self) -> list[str]:
+        """Parameters that ended at a bound."""
+        pairs = zip(self.parameters, self.optimum.position, strict=True)
+        return [one.label for one, x in pairs if x <= one.low + 1e-6 or x >= one.high - 1e-6]
 
     def standard_errors(self) -> dict[str, float]:
-        """Standard errors of the free parameters, from the inverse of the Hessian; NaN where it is not positive."""
+        """Standard errors of the logarithms of what was learned, from the curvature; NaN where it is not positive."""
+        if not self.parameters:
+            return {}
+        labels = [one.label for one in self.parameters]
         hessian = curvature(self.objective, self.optimum.position)
-        covariance = np.linalg.pinv(hessian)
+        jacobian = np.eye(len(labels)) if self.jacobian is None else self.jacobian()
+        covariance = jacobian @ np.linalg.pinv(hessian) @ jacobian.T
         with np.errstate(invalid="ignore"):
-            return dict(zip(self.names, np.sqrt(np.diag(covariance)).tolist(), strict=True))
+            return dict(zip(labels, np.sqrt(np.diag(covariance)).tolist(), strict=True))
 
 
-def _minimise(
-    objective: Callable[[Floats], tuple[float, Floats]],
+def minimise(
+    objective: Objective,
     start: Floats,
-    bounds: list[tuple[float, float]],
+    parameters: list[Parameter],
     options: FitOptions,
-) -> Optimum:
+    hessian: Floats | None = None,
+) -> tuple[Optimum, Objective]:
+    """Find the best parameters from one or several starting points; returns the penalised objective as well."""
+    penalised = with_priors(objective, parameters)
+    bounds = [(one.low, one.high) for one in parameters]
     if options.known is not None:
-        return options.known
-    if options.optimizer is None or len(start) == 0:
-        value, gradient = objective(start)
-        return Optimum(start, value, gradient, 1, True, "parameters kept")
-    return find_minimum(
-        objective,
-        start,
-        bounds,
-        method=options.optimizer,
-        max_iterations=options.max_iterations,
-        progress=options.progress,
-    )
-
-
-def _bounds_of(names: list[str]) -> list[tuple[float, float]]:
-    return [next(bound for key, bound in _BOUNDS.items() if name.endswith(key)) for name in names]
-
-
-def fit_spectral(
-    graph: Graph,
-    kernel: Kernel | None,
-    batches: Sequence[Batch],
-    node_design: Floats,
-    *,
-    n_eigenpairs: int | None,
-    options: FitOptions,
-) -> FittedEngine:
-    """Fit any kernel through eigenpairs; see `GraphGPRegressor` for the parameters."""
-    choose_start = kernel is None
-    kernel = Matern(1.5, _START_LENGTHSCALES[0]) if kernel is None else kernel
-    engine = SpectralEngine(graph, kernel, batches, normalized=options.normalized, n_eigenpairs=n_eigenpairs)
-    names, learn_noise, log_noise = engine.names, options.learn_noise, options.log_noise
-
-    def objective(theta: Floats) -> tuple[float, Floats]:
-        level = theta[-1] if learn_noise else log_noise
-        value, gradient, in_noise = engine.evaluate(theta[: len(names)], float(level))
-        return value, np.append(gradient, in_noise) if learn_noise else gradient
-
-    start = engine.position()
-    if learn_noise:
-        start = np.append(start, log_noise)
-    if choose_start and options.known is None:
-        place = names.index("raw_lengthscale")
-        starts = [np.concatenate([start[:place], [np.log(k)], start[place + 1 :]]) for k in _START_LENGTHSCALES]
-        start = min(starts, key=lambda theta: objective(theta)[0])
-    bounds = _bounds_of(names) + ([_LOG_NOISE_BOUNDS] if learn_noise else [])
-    optimum = _minimise(objective, start, bounds, options)
-    engine.move(optimum.position[: len(names)])
-    rho = float(np.exp(optimum.position[-1] if learn_noise else log_noise))
-    conditioned = [SpectralConditioned(engine.bound, batch, rho) for batch in batches]
-    labels = [name.replace("raw_", "") for name in names] + (["noise"] if learn_noise else [])
-    return FittedEngine("spectral", kernel, rho, Posterior(conditioned, node_design), optimum, labels, objective)
-
-
-def fit_markov(
-    graph: Graph,
-    kernel: Kernel | None,
-    smoothness: Sequence[int],
-    batches: Sequence[Batch],
-    node_design: Floats,
-    *,
-    n_threads: int | None,
-    options: FitOptions,
-) -> FittedEngine:
-    """Fit a Matérn kernel of integer smoothness through sparse precisions, the most likely of several.
-
-    Smoothnesses whose factors do not fit into memory are passed over, unless none is left.
-    """
-    best: FittedEngine | None = None
-    refused: ResourceError | None = None
-    for nu in smoothness:
-        start = kernel if isinstance(kernel, Matern) else None
+        return options.known, penalised
+    if options.optimizer is None or not parameters:
+        value, gradient = penalised(start)
+        return Optimum(start, value, gradient, 1, True, "parameters kept"), penalised
+    starts = [start]
+    rng = np.random.default_rng(options.seed)
+    starts += [start + _RESTART_SPREAD * rng.standard_normal(len(start)) for _ in range(options.n_restarts)]
+    best: Optimum | None = None
+    count = 0
+    for number, one in enumerate(starts):
         try:
-            found = _fit_one_smoothness(graph, start, nu, batches, node_design, n_threads=n_threads, options=options)
-        except ResourceError as error:
-            refused = error
+            found = find_minimum(
+                penalised,
+                one,
+                bounds,
+                method=options.optimizer,
+                max_iterations=options.max_iterations,
+                hessian=hessian if number == 0 and options.optimizer == "lbfgs" else None,
+                progress=options.progress,
+            )
+        except NumericalError:
+            if number == 0:  # a random start may be nonsense, the first may not
+                raise
             continue
-        if best is None or found.log_marginal_likelihood > best.log_marginal_likelihood:
+        count += found.n_evaluations
+        if best is None or found.value < best.value:
             best = found
-    if best is None:
-        assert refused is not None
-        raise refused
-    return best
-
-
-def _fit_one_smoothness(
-    graph: Graph,
-    kernel: Matern | None,
-    nu: int,
-    batches: Sequence[Batch],
-    node_design: Floats,
-    *,
-    n_threads: int | None,
-    options: FitOptions,
-) -> FittedEngine:
-    engine = MarkovEngine(graph, nu, batches, normalized=options.normalized, n_threads=n_threads)
-    fixed = () if kernel is None else tuple(name for name in kernel.fixed if name != "nu")
-    log_noise = options.log_noise
-    holds_variance = "variance" in fixed
-    free = np.array(["lengthscale" not in fixed, not holds_variance, options.learn_noise])
-
-    def full(theta: Floats) -> Floats:
-        point = base.copy()
-        point[free] = theta
-        if holds_variance:
-            point[1] = np.log(variance / engine.average_variance(point[0]))
-        return point
-
-    def objective(theta: Floats) -> tuple[float, Floats]:
-        point = full(theta)
-        value, gradient = engine.evaluate(*point)
-        if holds_variance and free[0]:
-            # The amplitude follows the lengthscale, so that the average variance stays.
-            gradient[0] -= gradient[1] * engine.average_variance_slope(point[0])
-        return value, gradient[free]
-
-    candidates = _START_LENGTHSCALES if kernel is None else (kernel.values()["lengthscale"],)
-    if options.known is not None:
-        candidates = candidates[:1]
-    variance = 1.0 if kernel is None else kernel.values()["variance"]
-    starts = []
-    for lengthscale in candidates:
-        log_kappa = float(np.log(lengthscale))
-        log_a = float(np.log(variance / engine.average_variance(log_kappa)))
-        starts.append(np.array([log_kappa, log_a, log_noise]))
-    base = starts[0]
-    if len(starts) > 1:
-        base = min(starts, key=lambda point: engine.evaluate(*point)[0])
-    low, high = _BOUNDS["lengthscale"]
-    high = min(high, float(np.log(engine.precision.longest_lengthscale())))
-    bounds = [(low, high), (base[1] - 30.0, base[1] + 30.0), _LOG_NOISE_BOUNDS]
-    chosen = [bound for bound, is_free in zip(bounds, free, strict=True) if is_free]
-    optimum = _minimise(objective, base[free], chosen, options)
-    log_kappa, log_a, log_rho = full(optimum.position)
-    lengthscale, amplitude, rho = (float(np.exp(value)) for value in (log_kappa, log_a, log_rho))
-    fitted = Matern(nu, lengthscale, amplitude * engine.average_variance(log_kappa), fixed=("nu", *fixed))
-    engine.release()
-    conditioned = [MarkovConditioned(engine.precision, lengthscale, amplitude, batch, rho) for batch in batches]
-    labels = [name for name, is_free in zip(("lengthscale", "amplitude", "noise"), free, strict=True) if is_free]
-    return FittedEngine("markov", fitted, rho, Posterior(conditioned, node_design), optimum, labels, objective)
+    assert best is not None
+    return Optimum(best.position, best.value, best.gradient, count, best.converged, best.message), penalised

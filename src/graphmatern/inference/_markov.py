@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["MarkovPrecision"]
+__all__ = ["MarkovPrecision", "markov_precision"]
 
 
 class _Polynomial(torch.autograd.Function):
@@ -250,3 +250,9 @@ class MarkovPrecision:
             images.append(self._laplacian @ images[-1] + shift * images[-1])
         lower, own = (images[k // 2].T @ images[k - k // 2] for k in (self.nu - 1, self.nu))
         return lower, own
+
+
+def markov_precision(graph: Graph, nu: int, *, normalized: bool, n_threads: int | None = None) -> MarkovPrecision:
+    """Return the `MarkovPrecision`, made once and kept with the graph."""
+    key = ("precision", nu, normalized, n_threads)
+    return graph._cached(key, lambda: MarkovPrecision(graph, nu, normalized=normalized, n_threads=n_threads))

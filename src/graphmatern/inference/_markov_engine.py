@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphmatern.inference._markov import MarkovPrecision
-from graphmatern.inference._observations import Moments
+from graphmatern.inference._markov import markov_precision
+from graphmatern.inference._observations import Moments, sum_by_node
+from graphmatern.inference._posterior import MarkovConditioned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +52,7 @@ class MarkovEngine:
     def __init__(
         self, graph: Graph, nu: int, batches: Sequence[Batch], *, normalized: bool, n_threads: int | None = None
     ) -> None:
-        self.precision = MarkovPrecision(graph, nu, normalized=normalized, n_threads=n_threads)
+        self.precision = markov_precision(graph, nu, normalized=normalized, n_threads=n_threads)
         self._batches = list(batches)
         self._data = [np.hstack([batch.y, batch.design]) for batch in batches]
         self._n_covariates = batches[0].design.shape[1] if batches else 0
@@ -59,6 +60,10 @@ class MarkovEngine:
         self._posterior: tuple[Factor, SelectedInverse] | None = None
         self._shifted: tuple[Factor, SelectedInverse] | None = None
         self._smoother: MatrixPolynomial | None = None
+        # Where they were last computed: the shift of M, and the point of the posterior precision.
+        self._shift: float | None = None
+        self._point: tuple[float, ...] | None = None
+        self._prior_logdet = 0.0
 
     def _refactor(
         self, which: str, coefficients: Floats, extra: Floats | None = None
@@ -77,6 +82,15 @@ class MarkovEngine:
         factor.selected_inverse(inverse)
         return kept
 
+    def _factor_of_shifted(self, c: float) -> tuple[Factor, SelectedInverse]:
+        """Factor and selected inverse of M = c I + Δ, computed anew only where c is new."""
+        if self._shifted is None or self._shift != c:
+            self._shift = None
+            self._refactor("_shifted", np.array([c, 1.0]))
+            self._shift = c
+        assert self._shifted is not None
+        return self._shifted
+
     def evaluate(self, log_lengthscale: float, log_amplitude: float, log_noise: float) -> tuple[float, Floats]:
         """Negative log marginal likelihood and its gradient in (log κ, log a, log ρ).
 
@@ -89,7 +103,8 @@ class MarkovEngine:
         precision = self.precision
         nu, n = precision.nu, precision.graph.n_nodes
         c = precision.shift(lengthscale)
-        factor, inverse = self._refactor("_shifted", np.array([c, 1.0]))
+        self._point = None
+        factor, inverse = self._factor_of_shifted(c)
         masses = precision.graph.masses
         prior_logdet = nu * factor.logdet() - n * log_amplitude + (0.0 if masses is None else np.log(masses).sum())
         prior_trace = float(inverse.diagonal().sum())
@@ -102,8 +117,7 @@ class MarkovEngine:
             inverse_noise = 1.0 / (rho * batch.noise)
             added = precision.observed(batch.nodes, rho * batch.noise)
             posterior, selected = self._refactor("_posterior", coefficients, added)
-            right = np.zeros((n, data.shape[1]))
-            np.add.at(right, batch.nodes, inverse_noise[:, None] * data)
+            right = sum_by_node(batch.nodes, inverse_noise[:, None] * data, n)
             mean = posterior.solve(right)
             forms = data.T @ (inverse_noise[:, None] * data) - right.T @ mean
             log_determinant = posterior.logdet() - prior_logdet - float(np.log(inverse_noise).sum())
@@ -125,16 +139,49 @@ class MarkovEngine:
         gradient = np.zeros(3)
         for n_replicates, *parts in derivatives:
             gradient += [moments.derivative(*part, n_replicates) for part in parts]
+        self._point, self._prior_logdet = (log_lengthscale, log_amplitude, log_noise), prior_logdet
         return moments.negative_log_likelihood(), gradient
+
+    def conditioned(self, point: Floats) -> list[MarkovConditioned]:
+        """Return the process given each batch; what the last evaluation left behind is taken over, not computed again.
+
+        Parameters
+        ----------
+        point : ndarray, shape (3,)
+            Log κ, log a, log ρ.
+        """
+        if self._point != tuple(point.tolist()):
+            self.evaluate(*point.tolist())
+        precision = self.precision
+        lengthscale, amplitude, rho = np.exp(point).tolist()
+        precision.warn_if_inaccurate(lengthscale)
+        found = []
+        for batch in self._batches:
+            if len(self._batches) == 1:
+                assert self._posterior is not None
+                factor, inverse = self._posterior
+                variance = inverse.diagonal()
+                self._posterior = self._point = None
+            else:
+                added = precision.observed(batch.nodes, rho * batch.noise)
+                lower = precision.polynomial.lower(precision.coefficients(lengthscale, amplitude), added)
+                factor = precision.analysis.factorize_lower(lower)
+                variance = factor.diagonal_of_inverse()
+            found.append(MarkovConditioned(batch, rho, factor, variance, self._prior_logdet))
+        return found
 
     def release(self) -> None:
         """Give back the memory of factors and selected inverses."""
-        self._posterior = self._shifted = self._smoother = None
+        self._posterior = self._shifted = self._smoother = self._shift = self._point = None
 
     def average_variance(self, log_lengthscale: float) -> float:
         """Average prior variance over the nodes at amplitude 1: tr(A^(−½) M^(−ν) A^(−½)) / N."""
-        coefficients = self.precision.coefficients(float(np.exp(log_lengthscale)), 1.0)
-        _, inverse = self._refactor("_posterior", coefficients)
+        lengthscale = float(np.exp(log_lengthscale))
+        if self.precision.shifted is self.precision.polynomial:  # ν = 1 and no masses: Q is M
+            _, inverse = self._factor_of_shifted(self.precision.shift(lengthscale))
+        else:
+            self._point = None
+            _, inverse = self._refactor("_posterior", self.precision.coefficients(lengthscale, 1.0))
         return float(inverse.diagonal().mean())
 
     def average_variance_slope(self, log_lengthscale: float) -> float:

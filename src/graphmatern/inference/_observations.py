@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Batch", "Moments", "group_replicates"]
+__all__ = ["Batch", "Moments", "group_replicates", "sum_by_node"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,12 @@ def group_replicates(nodes: NDArray[np.int64], y: Floats, noise: Floats, design:
         columns = np.flatnonzero(label.ravel() == k)
         batches.append(Batch(nodes[rows], y[np.ix_(rows, columns)], noise[rows], design[rows], columns))
     return batches
+
+
+def sum_by_node(nodes: NDArray[np.int64], values: Floats, n_nodes: int) -> Floats:
+    """Add up rows of values that belong to the same node; shape (n_nodes, k)."""
+    columns = [np.bincount(nodes, weights=column, minlength=n_nodes) for column in values.T]
+    return np.column_stack(columns) if columns else np.zeros((n_nodes, 0))
 
 
 class Moments:

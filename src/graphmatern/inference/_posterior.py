@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg as la
+import scipy.sparse as sp
 
-from graphmatern.inference._observations import Moments
+from graphmatern.inference._observations import Moments, sum_by_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from graphmatern.inference._markov import MarkovPrecision
     from graphmatern.inference._observations import Batch
     from graphmatern.kernels import BoundKernel
+    from graphmatern.sparse import Factor
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
@@ -60,6 +61,10 @@ class ConditionedBatch(ABC):
     @abstractmethod
     def covariances(self, nodes: Longs) -> Floats:
         """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
+
+    @abstractmethod
+    def edge_covariances(self, sources: Longs, targets: Longs) -> Floats:
+        """Covariances of f between the ends of edges; shape (n_edges,)."""
 
     @abstractmethod
     def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
@@ -143,6 +148,14 @@ class SpectralConditioned(ConditionedBatch):
         images = basis @ self._root.T
         return np.asarray(images @ images.T)
 
+    def edge_covariances(self, sources: Longs, targets: Longs) -> Floats:
+        """Covariances of f between the ends of edges; shape (n_edges,)."""
+        first, second = self._basis[sources], self._basis[targets]
+        if self._in_function_space:
+            own = np.einsum("is,s,is->i", first, self._weights, second)
+            return np.asarray(own - np.einsum("ij,ij->i", first @ self._reduction.T, second @ self._reduction.T))
+        return np.asarray(np.einsum("ij,ij->i", first @ self._root.T, second @ self._root.T))
+
     def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
         """Draws of f minus its mean, by pathwise conditioning; shape (n_samples, n_nodes)."""
         coefficients = np.sqrt(self._weights)[:, None] * rng.standard_normal((len(self._weights), n_samples))
@@ -152,29 +165,31 @@ class SpectralConditioned(ConditionedBatch):
 
 
 class MarkovConditioned(ConditionedBatch):
-    """Through the sparse posterior precision P = Q + AᵀR⁻¹A."""
+    """Through the sparse posterior precision P = Q + AᵀR⁻¹A.
 
-    def __init__(
-        self, precision: MarkovPrecision, lengthscale: float, amplitude: float, batch: Batch, rho: float
-    ) -> None:
+    Parameters
+    ----------
+    batch : Batch
+        The observations.
+    rho : float
+        Noise variance, relative to that of the batch.
+    factor : Factor
+        Of P.
+    variance : ndarray, shape (n_nodes,)
+        Diagonal of P⁻¹.
+    prior_logdet : float
+        Log det Q.
+    """
+
+    def __init__(self, batch: Batch, rho: float, factor: Factor, variance: Floats, prior_logdet: float) -> None:
         super().__init__(batch, rho)
-        polynomial = precision.polynomial
-        precision.warn_if_inaccurate(lengthscale)
-        added = precision.observed(batch.nodes, self.noise)
-        lower = polynomial.lower(precision.coefficients(lengthscale, amplitude), added)
-        self._factor = polynomial.analysis.factorize_lower(lower)
-        self._variance = self._factor.diagonal_of_inverse()
-        shifted = precision.shifted.analysis.factorize_lower(
-            precision.shifted.lower(np.array([precision.shift(lengthscale), 1.0]))
-        )
-        masses = precision.graph.masses
-        prior = precision.nu * shifted.logdet() - len(self._variance) * np.log(amplitude)
-        prior += 0.0 if masses is None else float(np.log(masses).sum())
-        self._log_determinant = float(self._factor.logdet() - prior + np.log(self.noise).sum())
+        self._factor = factor
+        self._variance = variance
+        self._selected: sp.csc_array | None = None  # P⁻¹ on the pattern of P, once somebody asks for it
+        self._log_determinant = float(factor.logdet() - prior_logdet + np.log(self.noise).sum())
 
     def _full_means(self, data: Floats) -> Floats:
-        right = np.zeros((len(self._variance), data.shape[1]))
-        np.add.at(right, self.batch.nodes, data / self.noise[:, None])
+        right = sum_by_node(self.batch.nodes, data / self.noise[:, None], len(self._variance))
         return self._factor.solve(right)
 
     def log_determinant(self) -> float:
@@ -203,6 +218,12 @@ class MarkovConditioned(ConditionedBatch):
         right[nodes, np.arange(len(nodes))] = 1.0
         found = self._factor.solve(right)[nodes]
         return 0.5 * (found + found.T)
+
+    def edge_covariances(self, sources: Longs, targets: Longs) -> Floats:
+        """Covariances of f between the ends of edges, where the selected inverse has them; shape (n_edges,)."""
+        if self._selected is None:
+            self._selected = self._factor.selected_inverse().to_csc()
+        return np.asarray(self._selected[sources, targets]).ravel()
 
     def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
         """Draws of f minus its mean, from the sparse factor; shape (n_samples, n_nodes)."""
@@ -266,25 +287,44 @@ class Posterior:
             found[:, columns] = own[:, None]
         return found
 
+    def _holding(self, replicate: int) -> ConditionedBatch:
+        """The batch to which a replicate belongs."""
+        return next(one for one, columns in self._each() if replicate in columns)
+
     def covariance(self, nodes: Longs, replicate: int = 0) -> Floats:
         """Posterior covariance of one replicate; shape (n_nodes, n_nodes)."""
-        for one, columns in self._each():
-            if replicate in columns:
-                d = self._sensitivity(one, nodes)
-                return np.asarray(one.covariances(nodes) + d @ self.coefficient_covariance @ d.T)
-        raise IndexError(replicate)
+        one = self._holding(replicate)
+        d = self._sensitivity(one, nodes)
+        return np.asarray(one.covariances(nodes) + d @ self.coefficient_covariance @ d.T)
 
-    def sample(self, n_samples: int, nodes: Longs, rng: np.random.Generator, replicate: int = 0) -> Floats:
-        """Draws from the posterior of one replicate; shape (n_samples, n_nodes)."""
+    def on_edges(self, sources: Longs, targets: Longs, shares: Floats) -> tuple[Floats, Floats]:
+        """Means and variances of (1 − t) f(source) + t f(target), linear along the edge; shape (n, n_replicates)."""
+        t = shares[:, None]
+        mean = (1 - t) * self.mean(sources) + t * self.mean(targets)
+        variance = np.empty_like(mean)
         for one, columns in self._each():
-            if replicate in columns:
-                found = self.mean(nodes)[:, replicate] + one.deviations(n_samples, nodes, rng)
-                if self._design.shape[1]:
-                    root = np.linalg.cholesky(self.coefficient_covariance)
-                    normal = rng.standard_normal((n_samples, len(root)))
-                    found += normal @ root.T @ self._sensitivity(one, nodes).T
-                return np.asarray(found)
-        raise IndexError(replicate)
+            ends = [one.variances(sources), one.edge_covariances(sources, targets), one.variances(targets)]
+            own = (1 - shares) ** 2 * ends[0] + 2 * shares * (1 - shares) * ends[1] + shares**2 * ends[2]
+            d = (1 - t) * self._sensitivity(one, sources) + t * self._sensitivity(one, targets)
+            own = own + np.einsum("ni,ij,nj->n", d, self.coefficient_covariance, d)
+            variance[:, columns] = np.maximum(own, 0.0)[:, None]
+        return mean, variance
+
+    def samples(
+        self, n_samples: int, nodes: Longs, rng: np.random.Generator, replicate: int, size: int
+    ) -> Iterator[Floats]:
+        """Draws from the posterior of one replicate, ``size`` at a time; each of shape (up to size, n_nodes)."""
+        one = self._holding(replicate)
+        mean = self.mean(nodes)[:, replicate]
+        p = self._design.shape[1]
+        root = np.linalg.cholesky(self.coefficient_covariance) if p else np.zeros((0, 0))
+        sensitivity = self._sensitivity(one, nodes)
+        for start in range(0, n_samples, size):
+            count = min(size, n_samples - start)
+            found = mean + one.deviations(count, nodes, rng)
+            if p:
+                found += rng.standard_normal((count, p)) @ root.T @ sensitivity.T
+            yield np.asarray(found)
 
     def leave_one_out(self) -> list[tuple[Longs, Floats, Floats]]:
         """Mean and variance of each observation given all others, per batch, coefficients integrated out.

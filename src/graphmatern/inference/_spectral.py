@@ -14,6 +14,7 @@ import scipy.linalg as la
 import torch
 
 from graphmatern.errors import NumericalError
+from graphmatern.graph._laplacian import largest_eigenvalue_bound
 from graphmatern.inference._observations import Moments
 
 if TYPE_CHECKING:
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
     from graphmatern.graph import Graph
     from graphmatern.inference._observations import Batch
-    from graphmatern.kernels import Kernel
+    from graphmatern.kernels import BoundKernel, Kernel
 
     Floats = NDArray[np.float64]
 
-__all__ = ["SpectralEngine"]
+__all__ = ["SpectralEngine", "prior_variance_lost"]
 
 
 def _cholesky(matrix: Floats) -> Floats:
@@ -219,3 +220,25 @@ class SpectralEngine:
             pulled = torch.autograd.grad(weights, self._free, torch.as_tensor(in_weights), allow_unused=True)
             gradient = np.array([0.0 if g is None else float(g) for g in pulled])
         return moments.negative_log_likelihood(), gradient, in_log_noise
+
+
+def prior_variance_lost(bound: BoundKernel) -> Floats:
+    """Bound on the prior variance that eigenvectors left out would add at every node; shape (n_nodes,).
+
+    At node i it is max Ψ over the eigenvalues left out, times a (1 − Σ u_s(i)²) / m_i: the eigenvectors of all
+    eigenvalues together have squared entries that add up to 1. Zero where none is left out.
+    """
+    spectrum = bound.spectrum
+    n = spectrum.n_nodes
+    if spectrum.n_eigenpairs == n:
+        return np.zeros(n)
+    known = spectrum._eigenvalues
+    beyond = np.linspace(known[-1], largest_eigenvalue_bound(bound.graph.laplacian(spectrum.normalized)), 65)
+    norms = np.append(spectrum.squared_norms, np.zeros(len(beyond)))
+    with torch.no_grad():
+        # Of squared norm 0, these do not change the amplitude; Ψ need not fall everywhere, so look at all of it.
+        weights = bound.kernel.spectral_weights(bound._tensor(np.append(known, beyond)), bound._tensor(norms), n)
+    largest = float(weights[len(known) :].max())
+    inverse_mass = 1.0 if bound.graph.masses is None else 1.0 / bound.graph.masses
+    covered = np.einsum("is,is->i", spectrum._basis, spectrum._basis)
+    return np.asarray(largest * np.maximum(inverse_mass - covered, 0.0))

@@ -47,6 +47,7 @@ def kernel_to_plain(kernel: Kernel) -> dict[str, Any]:
     return {
         "kernel": name,
         "settings": {setting: getattr(kernel, setting) for setting in kernel._settings},
+        "chooses_nu": isinstance(kernel, Matern) and kernel.chooses_nu,
         # Unconstrained, as they are held: no rounding on the way.
         "raw": {parameter: getattr(kernel, f"raw_{parameter}").item() for parameter in kernel.parameter_names()},
         "fixed": list(kernel.fixed),
@@ -62,7 +63,8 @@ def kernel_from_plain(plain: dict[str, Any]) -> Kernel:
     kind = _KNOWN.get(plain["kernel"])
     if kind is None:
         raise ModelFileError(f"the model file holds a kernel called {plain['kernel']!r:.60}, which is not known here")
-    kernel = kind(**plain["settings"], fixed=tuple(plain["fixed"]))
+    left_open: dict[str, Any] = {"nu": None} if plain["chooses_nu"] else {}
+    kernel = kind(**plain["settings"], **left_open, fixed=tuple(plain["fixed"]))
     for parameter in kernel.parameter_names():
         raw = getattr(kernel, f"raw_{parameter}")
         with torch.no_grad():

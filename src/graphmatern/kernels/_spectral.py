@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 
 from graphmatern._parameters import Parameter, half_open_unit, positive
-from graphmatern._validation import check_whole
+from graphmatern._validation import FaultList, check_whole
+from graphmatern.errors import KernelError
 from graphmatern.kernels._base import SpectralKernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from graphmatern._validation import FaultList
+_START_NU = 1.5  # where a fit is to choose it
 
 __all__ = ["Diffusion", "InverseCosine", "Matern", "RandomWalk"]
 
@@ -24,9 +25,10 @@ class Matern(SpectralKernel):
 
     Parameters
     ----------
-    nu : float
+    nu : float or None
         Smoothness ν > 0. On a graph that approximates a d-dimensional space, ν − d/2 is the smoothness
-        of the Matérn kernel there.
+        of the Matérn kernel there. None leaves the choice to a fit: learned from 1.5 on, or the best of 1, 2, 3 where
+        it must be an integer.
     lengthscale : float
         Lengthscale κ > 0. See `BoundKernel.range` for what it means on a given graph.
     variance : float
@@ -45,9 +47,42 @@ class Matern(SpectralKernel):
     lengthscale = Parameter(positive)
 
     def __init__(
-        self, nu: float = 1.5, lengthscale: float = 1.0, variance: float = 1.0, fixed: Iterable[str] = ()
+        self, nu: float | None = 1.5, lengthscale: float = 1.0, variance: float = 1.0, fixed: Iterable[str] = ()
     ) -> None:
-        super().__init__(nu=nu, lengthscale=lengthscale, variance=variance, fixed=fixed)
+        start = _START_NU if nu is None else nu
+        super().__init__(nu=start, lengthscale=lengthscale, variance=variance, fixed=fixed)
+        self.__dict__["_chooses_nu"] = nu is None
+        if nu is None and "nu" in self.fixed:
+            faults = FaultList("no Matern was made", KernelError)
+            raise faults.raise_now("fixed", "must not hold `nu` where that is None", "'nu'", "Give `nu` a value.")
+
+    @property
+    def chooses_nu(self) -> bool:
+        """Whether ν was left open, for a fit to choose; setting `nu` ends that."""
+        return bool(self.__dict__["_chooses_nu"])
+
+    def _check_parameter(self, parameter: Parameter, value: Any) -> float:
+        number = super()._check_parameter(parameter, value)
+        if parameter.name == "nu":
+            self.__dict__["_chooses_nu"] = False
+        return number
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's arguments, as scikit-learn expects."""
+        found = super().get_params(deep)
+        return {**found, "nu": None} if self.chooses_nu else found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set constructor arguments, as scikit-learn expects; all are checked before any is set."""
+        super().set_params(**params)
+        if "nu" in params:
+            self.__dict__["_chooses_nu"] = params["nu"] is None
+        return self
+
+    def extra_repr(self) -> str:
+        """Describe the parameters for ``repr``."""
+        text = super().extra_repr()
+        return text.replace(f"nu={_START_NU:.6g}", "nu=None", 1) if self.chooses_nu else text
 
     def log_psi(self, eigenvalues: torch.Tensor) -> torch.Tensor:
         """Log Ψ(λ) = −ν log(2ν/κ² + λ); shape as ``eigenvalues``."""

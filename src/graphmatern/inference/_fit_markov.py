@@ -1,0 +1,236 @@
+"""Fitting Matérn kernels of integer smoothness through sparse precisions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphmatern.errors import NumericalError, ResourceError
+from graphmatern.graph import Graph
+from graphmatern.inference._fitting import START_LENGTHSCALES, FitProblem, FittedEngine, minimise
+from graphmatern.inference._markov_engine import MarkovEngine
+from graphmatern.inference._observations import Batch
+from graphmatern.inference._optimize import curvature
+from graphmatern.inference._posterior import Posterior
+from graphmatern.inference._rules import Parameter
+from graphmatern.kernels import Matern
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from graphmatern.inference._fitting import FitOptions
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["fit_markov", "smoothnesses"]
+
+# A fit on part of a large graph comes first: it finds good starting values and the curvature for little.
+_LARGE = 60_000  # nodes
+_PARTS, _PART_SHARE, _PART_NODES = 8, 30, (12_000, 40_000)
+_PART_OBSERVATIONS = 500  # fewer say too little
+
+
+def smoothnesses(kernel: object) -> tuple[int, ...]:
+    """Integer smoothnesses to try for a kernel; none where it has no sparse precision."""
+    if kernel is None or (isinstance(kernel, Matern) and kernel.chooses_nu):
+        return (1, 2, 3)
+    if isinstance(kernel, Matern):
+        nu = kernel.values()["nu"]
+        return (int(nu),) if nu == round(nu) and nu >= 1 else ()
+    return ()
+
+
+def fit_markov(problem: FitProblem) -> FittedEngine:
+    """Fit through sparse precisions, the most likely of several smoothnesses where the kernel leaves that open.
+
+    Smoothnesses whose factors do not fit into memory are passed over, unless none is left.
+    """
+    assert problem.kernel is None or isinstance(problem.kernel, Matern)
+    best: FittedEngine | None = None
+    refused: ResourceError | None = None
+    for nu in smoothnesses(problem.kernel):
+        try:
+            found = _fit_one_smoothness(problem, problem.kernel, nu)
+        except ResourceError as error:
+            refused = error
+            continue
+        if best is None or found.log_marginal_likelihood > best.log_marginal_likelihood:
+            best = found
+    if best is None:
+        assert refused is not None
+        raise refused
+    return best
+
+
+class _Coordinates:
+    """The free coordinates of a fit: logarithms of lengthscale, amplitude or variance, and noise.
+
+    In the amplitude an evaluation needs no trace of Q⁻¹, so it stands in for the variance unless something is said
+    about that: it is held, bounded, or has a prior.
+    """
+
+    def __init__(self, engine: MarkovEngine, fixed: Sequence[str], base: Floats, options: FitOptions) -> None:
+        rules = options.rules
+        self.engine = engine
+        self.in_variance = "variance" in fixed or rules.concerns("variance")
+        self.free = np.array(["lengthscale" not in fixed, "variance" not in fixed, options.learn_noise])
+        self.base = base.copy()
+        if self.in_variance:
+            self.base[1] += np.log(engine.average_variance(base[0]))
+        longest = float(np.log(engine.precision.longest_lengthscale()))
+        amplitude = Parameter("variance", base[1] - 30.0, base[1] + 30.0)  # named after what it stands in for
+        every = [
+            rules.parameter("lengthscale", high=longest),
+            rules.parameter("variance") if self.in_variance else amplitude,
+            rules.parameter("noise"),
+        ]
+        self.parameters = [one for one, is_free in zip(every, self.free, strict=True) if is_free]
+
+    @property
+    def start(self) -> Floats:
+        """Where to begin; shape (n_free,)."""
+        return np.asarray(self.base[self.free])
+
+    def point(self, theta: Floats) -> Floats:
+        """Logarithms of lengthscale, amplitude and noise; shape (3,)."""
+        found = self.base.copy()
+        found[self.free] = theta
+        if self.in_variance:
+            found[1] -= np.log(self.engine.average_variance(found[0]))
+        return found
+
+    def objective(self, theta: Floats) -> tuple[float, Floats]:
+        """Negative log marginal likelihood and its gradient in the free coordinates."""
+        point = self.point(theta)
+        value, gradient = self.engine.evaluate(*point)
+        if self.in_variance and self.free[0]:
+            # The amplitude follows the lengthscale, so that the average variance stays.
+            gradient[0] -= gradient[1] * self.engine.average_variance_slope(point[0])
+        return value, gradient[self.free]
+
+    def jacobian(self, theta: Floats) -> Floats:
+        """Derivatives of log lengthscale, log variance and log noise in the coordinates; shape (n_free, n_free)."""
+        found = np.eye(3)
+        if not self.in_variance and self.free[0]:
+            found[1, 0] = self.engine.average_variance_slope(self.point(theta)[0])
+        return np.asarray(found[np.ix_(self.free, self.free)])
+
+
+def _fit_one_smoothness(problem: FitProblem, kernel: Matern | None, nu: int) -> FittedEngine:
+    options = problem.options
+    engine = MarkovEngine(
+        problem.graph, nu, problem.batches, normalized=options.normalized, n_threads=problem.n_threads
+    )
+    fixed = () if kernel is None else tuple(name for name in kernel.fixed if name != "nu")
+    base, hessian = _start_from_part(problem, kernel, nu)
+    if base is None:
+        base = _start(engine, kernel, options)
+    coordinates = _Coordinates(engine, fixed, base, options)
+    optimum, penalised = minimise(coordinates.objective, coordinates.start, coordinates.parameters, options, hessian)
+    point = coordinates.point(optimum.position)
+    lengthscale, amplitude, rho = np.exp(point).tolist()
+    conditioned = engine.conditioned(point)
+    fitted = Matern(nu, lengthscale, amplitude * engine.average_variance(point[0]), fixed=("nu", *fixed))
+    engine.release()
+    return FittedEngine(
+        "markov",
+        fitted,
+        rho,
+        Posterior(conditioned, problem.node_design),
+        optimum,
+        coordinates.parameters,
+        penalised,
+        jacobian=lambda: coordinates.jacobian(optimum.position),
+    )
+
+
+def _start(engine: MarkovEngine, kernel: Matern | None, options: FitOptions) -> Floats:
+    """Starting point: the kernel's own, or the most likely of a few lengthscales; shape (3,)."""
+    candidates = START_LENGTHSCALES if kernel is None else (kernel.values()["lengthscale"],)
+    variance = 1.0 if kernel is None else kernel.values()["variance"]
+    starts = []
+    for lengthscale in candidates:
+        log_kappa = float(np.log(lengthscale))
+        log_a = float(np.log(variance / engine.average_variance(log_kappa)))
+        starts.append(np.array([log_kappa, log_a, options.log_noise]))
+    return starts[0] if len(starts) == 1 else min(starts, key=lambda point: engine.evaluate(*point)[0])
+
+
+def _start_from_part(problem: FitProblem, kernel: Matern | None, nu: int) -> tuple[Floats | None, Floats | None]:
+    """Optimum and curvature on part of a large graph, scaled to the whole; None where that is not worth it."""
+    options = problem.options
+    n = problem.graph.n_nodes
+    plain = options.optimizer == "lbfgs" and not options.rules.concerns("variance")
+    if n < _LARGE or options.known is not None or not plain or (kernel is not None and set(kernel.fixed) - {"nu"}):
+        return None, None
+    part = _part_of(problem, int(np.clip(n // _PART_SHARE, *_PART_NODES)))
+    observed = sum(batch.n_replicates * len(batch.nodes) for batch in part.batches)
+    if observed < _PART_OBSERVATIONS or not options.learn_noise:
+        return None, None
+    engine = MarkovEngine(part.graph, nu, part.batches, normalized=options.normalized, n_threads=problem.n_threads)
+    try:
+        coordinates = _Coordinates(engine, (), _start(engine, kernel, options), options)
+        optimum, penalised = minimise(coordinates.objective, coordinates.start, coordinates.parameters, options)
+        hessian = curvature(penalised, optimum.position)
+    except NumericalError:
+        return None, None
+    everything = sum(batch.n_replicates * len(batch.nodes) for batch in problem.batches)
+    bound = min((one.high - x for one, x in zip(coordinates.parameters, optimum.position, strict=True)), default=0.0)
+    if not np.isfinite(hessian).all() or np.linalg.eigvalsh(hessian)[0] <= 0.0 or bound < 1e-3:
+        return None, None
+    return optimum.position, hessian * (everything / observed)
+
+
+def _part_of(problem: FitProblem, size: int) -> FitProblem:
+    """The problem on a few neighbourhoods of observed nodes, together of about ``size`` nodes."""
+    graph = problem.graph
+    rng = np.random.default_rng(0)
+    seeds = rng.choice(np.unique(np.concatenate([batch.nodes for batch in problem.batches])), _PARTS)
+    kept = np.sort(_neighbourhood(graph, np.unique(seeds), size))
+    place = np.full(graph.n_nodes, -1)
+    place[kept] = np.arange(len(kept))
+    weights = graph.weights[kept][:, kept]
+    masses = None if graph.masses is None else graph.masses[kept]
+    batches = []
+    for batch in problem.batches:
+        inside = np.flatnonzero(place[batch.nodes] >= 0)
+        if len(inside):
+            batches.append(
+                Batch(
+                    place[batch.nodes[inside]],
+                    batch.y[inside],
+                    batch.noise[inside],
+                    batch.design[inside],
+                    batch.columns,
+                )
+            )
+    options = replace(problem.options, n_restarts=0)
+    return replace(
+        problem,
+        graph=Graph.from_adjacency(weights, masses=masses),
+        batches=batches,
+        node_design=problem.node_design[kept],
+        options=options,
+    )
+
+
+def _neighbourhood(graph: Graph, seeds: Longs, size: int) -> Longs:
+    """Nodes nearest to some seeds by number of edges, about ``size`` of them."""
+    pointers, neighbours = graph.weights.indptr, graph.weights.indices
+    reached = np.zeros(graph.n_nodes, dtype=bool)
+    reached[seeds] = True
+    rings, ring, count = [seeds], seeds, len(seeds)
+    while count < size and len(ring):
+        starts, lengths = pointers[ring], pointers[ring + 1] - pointers[ring]
+        offsets = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        around = np.unique(neighbours[np.repeat(starts, lengths) + offsets])
+        ring = around[~reached[around]][: size - count].astype(np.int64)
+        reached[ring] = True
+        rings.append(ring)
+        count += len(ring)
+    return np.concatenate(rings).astype(np.int64)

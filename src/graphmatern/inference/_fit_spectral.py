@@ -1,0 +1,76 @@
+"""Fitting any kernel through eigenpairs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphmatern.inference._fitting import START_LENGTHSCALES, FittedEngine, minimise
+from graphmatern.inference._posterior import Posterior, SpectralConditioned
+from graphmatern.inference._spectral import SpectralEngine, prior_variance_lost
+from graphmatern.kernels import Matern
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.graph import Graph
+    from graphmatern.inference._fitting import FitProblem
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["DENSE_NODES", "eigenpairs_used", "fit_spectral"]
+
+DENSE_NODES = 3000  # up to here all eigenpairs are cheap
+_DEFAULT_EIGENPAIRS = 500
+
+
+def eigenpairs_used(graph: Graph, wanted: int | None) -> int | None:
+    """How many eigenpairs are used: as many as wanted, else all of a graph of moderate size; None means all."""
+    return _DEFAULT_EIGENPAIRS if wanted is None and graph.n_nodes > DENSE_NODES else wanted
+
+
+def fit_spectral(problem: FitProblem) -> FittedEngine:
+    """Fit through eigenpairs: all of them on graphs of moderate size, else the leading ones."""
+    options = problem.options
+    choose_start = problem.kernel is None
+    kernel = Matern(1.5, START_LENGTHSCALES[0]) if problem.kernel is None else problem.kernel
+    count = eigenpairs_used(problem.graph, problem.n_eigenpairs)
+    if isinstance(kernel, Matern):
+        kernel.set_params(nu=kernel.values()["nu"])  # from here on it has a value
+    engine = SpectralEngine(problem.graph, kernel, problem.batches, normalized=options.normalized, n_eigenpairs=count)
+    names, learn_noise, log_noise = engine.names, options.learn_noise, options.log_noise
+
+    def objective(theta: Floats) -> tuple[float, Floats]:
+        level = theta[-1] if learn_noise else log_noise
+        value, gradient, in_noise = engine.evaluate(theta[: len(names)], float(level))
+        return value, np.append(gradient, in_noise) if learn_noise else gradient
+
+    start = engine.position()
+    if learn_noise:
+        start = np.append(start, log_noise)
+    if choose_start and options.known is None:
+        place = names.index("raw_lengthscale")
+        starts = [np.concatenate([start[:place], [np.log(k)], start[place + 1 :]]) for k in START_LENGTHSCALES]
+        start = min(starts, key=lambda theta: objective(theta)[0])
+    labels = [name.replace("raw_", "").replace("_terms", "terms") for name in names]
+    parameters = [options.rules.parameter(label) for label in labels + (["noise"] if learn_noise else [])]
+    optimum, penalised = minimise(objective, start, parameters, options)
+    engine.move(optimum.position[: len(names)])
+    rho = float(np.exp(optimum.position[-1] if learn_noise else log_noise))
+    posterior = Posterior(
+        [SpectralConditioned(engine.bound, batch, rho) for batch in problem.batches], problem.node_design
+    )
+    lost = prior_variance_lost(engine.bound)
+    kept = float(engine.bound.weights().detach().cpu().numpy() @ engine.bound.spectrum.squared_norms)
+    return FittedEngine(
+        "spectral",
+        kernel,
+        rho,
+        posterior,
+        optimum,
+        parameters,
+        penalised,
+        prior_loss=lost,
+        prior_loss_share=float(lost.sum() / (kept + lost.sum())),
+    )
