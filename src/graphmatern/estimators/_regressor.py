@@ -37,7 +37,7 @@ __all__ = ["GraphGPRegressor"]
 _LOST_SHARE = 0.1  # of the prior variance: with more of it lost, intervals are visibly too narrow
 
 
-class GraphGPRegressor(Savable, RegressionResults, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Gaussian process regression on a graph: values at some nodes in, predictions at all nodes out.
 
     Parameters
