@@ -71,5 +71,5 @@ docs: $(VENV)/.docs  ## the documentation, in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 clean:  ## remove environments, caches and generated output
-	rm -rf .venv .venv-minimum .venv-bench build demo results docs/_build docs/api .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-minimum .venv-bench build demo results docs/_build docs/api docs/gallery docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

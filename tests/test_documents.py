@@ -23,7 +23,7 @@ def code_blocks(path: Path) -> list[str]:
 PAGES = [
     path
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.rst"))]
-    if "generated" not in path.parts and "_build" not in path.parts and code_blocks(path)
+    if not {"generated", "_build", "gallery"} & set(path.parts) and code_blocks(path)
 ]
 
 

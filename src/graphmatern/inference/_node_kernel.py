@@ -145,7 +145,7 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
 
     Notes
     -----
-    Each parameter of the kernel is a tensor of shape (*batch_shape, 1, 1) under its own name (``nu``,
+    Each parameter of the kernel is a tensor of shape ``(*batch_shape, 1, 1)`` under its own name (``nu``,
     ``lengthscale``, ``variance``, ...), read and set like those of GPyTorch's kernels and stored unconstrained as
     ``raw_<name>``. The kernels of a sum are numbered: ``lengthscale_1``, ``lengthscale_2``. Parameters have torch's
     default type until the model is cast; the state dict holds them, and no eigenvectors.
@@ -244,7 +244,7 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
 
     @property
     def lengthscale(self) -> Any:
-        """Lengthscale, shape (*batch_shape, 1, 1); None where the kernel has none, or several."""
+        """Lengthscale, shape ``(*batch_shape, 1, 1)``; None where the kernel has none, or several."""
         return self._value("lengthscale") if "lengthscale" in self._paths else None
 
     @lengthscale.setter
@@ -262,7 +262,7 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         return places[:, None].to(self.dtype)
 
     def weights(self) -> torch.Tensor:
-        """Variances a Ψ(λ) of the coefficients on the eigenvectors; shape (*batch_shape, 1, n_eigenpairs)."""
+        """Variances a Ψ(λ) of the coefficients on the eigenvectors; shape ``(*batch_shape, 1, n_eigenpairs)``."""
         raw = {}
         for name, path in self._paths.items():
             if isinstance(self._constraints[f"raw_{name}_constraint"], OwnConstraint):
