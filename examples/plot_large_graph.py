@@ -3,16 +3,17 @@ A million nodes
 ===============
 
 For a Matérn kernel with integer smoothness the precision matrix is sparse, and so is its Cholesky factor on road-like
-graphs. A fit then takes seconds where a dense matrix would not fit into the machine. Here with 20,000 junctions, so that
-these pages are built quickly: set ``GRAPHMATERN_NODES=1000000`` to run it at full size.
+graphs. A fit then takes seconds where a dense matrix would not fit into the machine. Here with 20,000 junctions, so
+that these pages are built quickly: set ``GRAPHMATERN_NODES=1000000`` to run it at full size.
 """
 
 import os
 
-import graphmatern as gm
 import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse as sp
+
+import graphmatern as gm
 from graphmatern.sparse import analyze
 
 n = int(os.environ.get("GRAPHMATERN_NODES", 20_000))

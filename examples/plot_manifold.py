@@ -6,12 +6,13 @@ Points in space that lie near a surface: the graph of nearest neighbours knows t
 few noisy values are enough for a map of the whole roll.
 """
 
-import graphmatern as gm
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import make_swiss_roll
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+import graphmatern as gm
 
 points, along = make_swiss_roll(1500, noise=0.1, random_state=0)
 graph = gm.Graph.from_points(points, n_neighbors=8)

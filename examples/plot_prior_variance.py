@@ -6,9 +6,10 @@ On a line, a stationary kernel gives every point the same variance. On a graph t
 large where little holds a node in place, at the end of a road, say. ``variance`` is the average over the nodes.
 """
 
-import graphmatern as gm
 import matplotlib.pyplot as plt
 import networkx as nx
+
+import graphmatern as gm
 
 kernel = gm.Matern(nu=1.5, lengthscale=2.0)
 graphs = {

@@ -6,10 +6,11 @@ Measurements are seldom made at junctions. ``Graph.subdivide`` cuts roads where 
 lengths, weights, positions and the roads' geometry are cut with them.
 """
 
-import graphmatern as gm
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+
+import graphmatern as gm
 
 city = gm.make_roads(400, seed=2)
 rng = np.random.default_rng(2)

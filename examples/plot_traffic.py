@@ -5,8 +5,9 @@ Traffic on San Jose's highways
 The paper's own example: 325 sensors measure how fast cars go at half past five on a Monday. What happens between them?
 """
 
-import graphmatern as gm
 import matplotlib.pyplot as plt
+
+import graphmatern as gm
 
 # %%
 # The roads, with the sensors inserted as nodes where they lie. Edges are drawn as the roads run.
@@ -15,8 +16,8 @@ print(data.description)
 print(data.graph.summary())
 
 # %%
-# Smoothness, lengthscale, variance and noise are learned. Rings are sensors; the uncertainty grows with the distance from
-# them, *along the road*: opposite carriageways are neighbours on the map, but not on the graph.
+# Smoothness, lengthscale, variance and noise are learned. Rings are sensors; the uncertainty grows with the distance
+# from them, *along the road*: opposite carriageways are neighbours on the map, but not on the graph.
 model = gm.GraphGPRegressor(data.graph).fit(data.values)
 print(model.summary())
 model.plot(label="speed (mph)")
@@ -33,8 +34,8 @@ bound = model.kernel_.on(data.graph)
 gm.plotting.plot_range(bound).set_xlabel("distance by road (m)")
 
 # %%
-# Are the error bars honest? Each sensor is predicted from all others, in closed form. Traffic is either jammed or not, so
-# speeds are no Gaussian variables: the intervals in the middle are wider than they need be, the wide ones about right.
+# Are the error bars honest? Each sensor is predicted from all others, in closed form. Traffic is either jammed or not,
+# so speeds are no Gaussian variables: the narrow intervals are wider than they need be, those of 80 % and more about right.
 left_out = model.loo()
 gm.plotting.plot_calibration(left_out["y"], left_out["mean"], left_out["std"])
 print(f"RMSE {gm.metrics.rmse(left_out['y'], left_out['mean']):.1f} mph")
