@@ -251,6 +251,20 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     def lengthscale(self, value: Any) -> None:
         self._assign("lengthscale", value)
 
+    def load_kernel(self, kernel: Kernel) -> None:
+        """Take over the values of a kernel of the same kind, in the precision that the parameters have."""
+        for name, path in self._paths.items():
+            self._assign(name, getattr(_same_leaf(kernel, path), self._leaf(name)[1]).detach())
+
+    def to_kernel(self) -> Kernel:
+        """Return one of our kernels with the present values; not for batches."""
+        kernel: Kernel = copy.deepcopy(self._template)
+        for name, path in self._paths.items():
+            leaf, own = _same_leaf(kernel, path), self._leaf(name)[1]
+            setattr(leaf, own, self._value(name).item())
+            getattr(leaf, f"raw_{own}").requires_grad_(self._parameters[f"raw_{name}"].requires_grad)
+        return kernel
+
     @property
     def graph(self) -> Graph:
         """The graph."""

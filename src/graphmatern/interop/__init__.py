@@ -1,5 +1,7 @@
-"""Our kernels, operators and strategies inside other people's models."""
+"""Our kernels, operators, likelihoods and strategies inside other people's models."""
 
 from graphmatern.inference._node_kernel import NodeKernel
+from graphmatern.inference._strategies import EigenvectorStrategy, InducingNodeStrategy
+from graphmatern.interop._likelihoods import NodeLikelihood
 
-__all__ = ["NodeKernel"]
+__all__ = ["EigenvectorStrategy", "InducingNodeStrategy", "NodeKernel", "NodeLikelihood"]

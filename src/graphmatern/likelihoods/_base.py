@@ -147,6 +147,7 @@ class Likelihood(Parameterized, ABC):
             m, v = (x[:, part].detach().clone().requires_grad_() for x in (mean, variance))
             with torch.enable_grad():
                 value = self.expected_log_prob(y[part], m, v)
-            blocks.append((value.detach(), *torch.autograd.grad(value.sum(), (m, v))))
+                derivatives = torch.autograd.grad(value.sum(), (m, v))
+            blocks.append((value.detach(), *derivatives))
         values, in_mean, in_variance = (torch.cat(parts, dim=-1) for parts in zip(*blocks, strict=True))
         return Expectation(values, in_mean, in_variance)

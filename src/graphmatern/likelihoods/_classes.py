@@ -147,7 +147,8 @@ class RobustMax(_PerClass):
     def log_prob(self, y: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
         """Log (1 − ε) where f_y is the largest, else log ε / (n_classes − 1); see `Likelihood.log_prob`."""
         right = f.argmax(dim=-2) == y
-        return torch.where(right, math.log1p(-self._epsilon), math.log(self._epsilon / (self.n_classes - 1)))
+        yes, no = math.log1p(-self._epsilon), math.log(self._epsilon / (self.n_classes - 1))
+        return torch.where(right, f.new_tensor(yes), f.new_tensor(no))
 
     def probability_of_largest(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
         """Probability that f_y is the largest of all, differentiable; shape (n,)."""

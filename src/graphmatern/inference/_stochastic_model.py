@@ -1,0 +1,305 @@
+"""A model of latent processes on nodes, a Gaussian q over whitened coefficients, and the steps that move it.
+
+In whitened coordinates the prior is N(0, I), and with features Φ of the observed nodes the natural gradient of the
+ELBO needs only the derivatives g_m, g_v of the expected log-likelihoods in the marginals of q. A step of size ρ on a
+batch that stands for `scale` times as many observations is
+
+    P ← (1 − ρ) P + ρ (I + scale Φᵀ diag(−2 g_v) Φ),    m ← m + ρ P⁻¹ (scale Φᵀ g_m − m),
+
+with q = N(m, P⁻¹); where q is to be diagonal, its variances are the reciprocals of the diagonal of P, which is where
+they are best. Parameters of kernel and likelihood follow the gradient of the ELBO at fixed q.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import gpytorch
+import numpy as np
+import torch
+
+from graphmatern.errors import NumericalError
+from graphmatern.inference._strategies import EigenvectorStrategy, InducingNodeStrategy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.inference._node_kernel import NodeKernel
+    from graphmatern.likelihoods import Likelihood
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["Coefficients", "NodeGP", "Trainer"]
+
+_JITTER = 1e-10
+_TOLERANCE = 1e-13  # of the ELBO, relative; q then has about half as many correct digits
+_SMALLEST_STEP = 2.0**-12
+
+
+class NodeGP(gpytorch.models.ApproximateGP):  # type: ignore[misc]
+    """A GPyTorch model of latent processes on the nodes of a graph, with one kernel and a constant mean.
+
+    Parameters
+    ----------
+    kernel : NodeKernel
+        The kernel.
+    n_latents : int
+        Number of latent processes.
+    inducing : Tensor, shape (n_inducing, 1), or int
+        Positions of inducing nodes, or a number of eigenvectors.
+    diagonal : bool
+        Whether q has a diagonal covariance.
+    """
+
+    def __init__(
+        self, kernel: NodeKernel, n_latents: int, inducing: torch.Tensor | int, *, diagonal: bool, constant: float
+    ) -> None:
+        count = inducing if isinstance(inducing, int) else len(inducing)
+        kind = "MeanFieldVariationalDistribution" if diagonal else "CholeskyVariationalDistribution"
+        q = getattr(gpytorch.variational, kind)(count, batch_shape=torch.Size([n_latents]))
+        if isinstance(inducing, int):
+            strategy: Any = EigenvectorStrategy(self, kernel, q)
+        else:
+            strategy = InducingNodeStrategy(self, kernel, inducing, q, jitter_val=_JITTER)
+        super().__init__(strategy)
+        self.covar_module = kernel
+        self.mean_module = gpytorch.means.ConstantMean()
+        self.double()
+        self.mean_module.constant.data.fill_(constant)
+        strategy.variational_params_initialized.fill_(1)
+
+    def forward(self, x: torch.Tensor) -> gpytorch.distributions.MultivariateNormal:
+        """Prior at nodes."""
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+class Coefficients:
+    """q over the whitened coefficients of every latent process.
+
+    Parameters
+    ----------
+    mean : Tensor, shape (n_latents, k)
+        Means m.
+    precision : Tensor, shape (n_latents, k, k)
+        P, see the module's description.
+    root : Tensor, shape (n_latents, k, k)
+        Cholesky factor of P.
+    diagonal : bool
+        Whether the covariance of q is diagonal.
+
+    Attributes
+    ----------
+    factor : Tensor, shape (n_latents, k, k) or (n_latents, k)
+        Any F with covariance FFᵀ; its diagonal where the covariance is diagonal.
+    log_determinant : float
+        Of the covariances, summed.
+    """
+
+    def __init__(self, mean: torch.Tensor, precision: torch.Tensor, root: torch.Tensor, *, diagonal: bool) -> None:
+        self.mean, self.precision, self.diagonal = mean, precision, diagonal
+        if diagonal:
+            variance = 1.0 / torch.diagonal(precision, dim1=-2, dim2=-1)
+            self.factor = variance.sqrt()
+            self.log_determinant = variance.log().sum().item()
+        else:
+            eye = torch.eye(precision.shape[-1], dtype=precision.dtype)
+            self.factor = torch.linalg.solve_triangular(root, eye.expand_as(root), upper=False).mT
+            self.log_determinant = -2.0 * torch.diagonal(root, dim1=-2, dim2=-1).log().sum().item()
+
+    @classmethod
+    def prior(cls, n_latents: int, count: int, *, diagonal: bool) -> Coefficients:
+        """The prior, N(0, I)."""
+        eye = torch.eye(count, dtype=torch.float64).repeat(n_latents, 1, 1)
+        return cls(torch.zeros(n_latents, count, dtype=torch.float64), eye, eye, diagonal=diagonal)
+
+    def moments(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Means and variances of Φv; each of shape (n_latents, n)."""
+        spread = features * self.factor[:, None] if self.diagonal else features @ self.factor
+        return self.mean @ features.T, (spread**2).sum(dim=-1)
+
+    def divergence(self) -> float:
+        """KL(q ‖ N(0, I)), summed over the latent processes."""
+        squares = (self.factor**2).sum() + (self.mean**2).sum()
+        return 0.5 * (squares.item() - self.mean.numel() - self.log_determinant)
+
+
+class Trainer:
+    """Observations, model and q, and the steps that move them.
+
+    Parameters
+    ----------
+    model : NodeGP
+        The model.
+    likelihood : Likelihood
+        Of each observation.
+    x : Tensor, shape (n, 1)
+        Positions of the observed nodes.
+    y : Tensor, shape (n,)
+        Observations.
+    offset : Tensor, shape (n,)
+        Known part of the latent mean.
+    diagonal : bool
+        Whether q has a diagonal covariance.
+    n_samples : int, optional
+        Samples of f per observation from which expectations are estimated; exact quadrature by default.
+    generator : torch.Generator, optional
+        For the samples.
+    """
+
+    def __init__(
+        self,
+        model: NodeGP,
+        likelihood: Likelihood,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        offset: torch.Tensor,
+        *,
+        diagonal: bool,
+        n_samples: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        self.model, self.likelihood = model, likelihood
+        self._x, self._y, self._offset = x, y, offset
+        self._n_samples, self._generator = n_samples, generator
+        count = model.variational_strategy.inducing_points.shape[-2]
+        self.q = Coefficients.prior(likelihood.n_latents, count, diagonal=diagonal)
+        self.n_clipped = 0
+        modules = {"kernel": model.covar_module, "mean": model.mean_module, "likelihood": likelihood}
+        self.parameters = {
+            f"{place}.{name}": parameter
+            for place, module in modules.items()
+            for name, parameter in module.named_parameters()
+            if parameter.requires_grad
+        }
+
+    def __len__(self) -> int:
+        return len(self._y)
+
+    def _features(self, rows: torch.Tensor | slice) -> tuple[torch.Tensor, torch.Tensor]:
+        """Φ of some observations, and their residual prior variances; shapes (n, k) and (n,)."""
+        x = self._x[rows]
+        features = self.model.variational_strategy.features(x)
+        residual = self.model.covar_module(x, diag=True) - (features**2).sum(dim=-1)
+        return features, residual.clamp_min(0.0)  # rounding
+
+    def _expected(
+        self, rows: torch.Tensor | slice, mean: torch.Tensor, variance: torch.Tensor, *, exact: bool
+    ) -> torch.Tensor:
+        """Expected log-likelihoods under marginals of q, or estimates of them; shape (n,)."""
+        y, centre = self._y[rows], mean + self._offset[rows] + self.model.mean_module.constant
+        if self._n_samples is None or exact:
+            return self.likelihood.expected_log_prob(y, centre, variance)
+        shape = self._n_samples, *mean.shape
+        normal = torch.randn(shape, generator=self._generator, dtype=torch.float64)
+        return self.likelihood.log_prob(y, centre + variance.clamp_min(1e-100).sqrt() * normal).mean(dim=0)
+
+    def elbo(self, rows: torch.Tensor | None = None, *, exact: bool = False) -> torch.Tensor:
+        """The ELBO, differentiable in the parameters; an unbiased estimate where a batch of rows is given."""
+        chosen = slice(None) if rows is None else rows
+        return self._elbo(chosen, self._features(chosen), exact=exact)
+
+    def _elbo(
+        self, rows: torch.Tensor | slice, features: tuple[torch.Tensor, torch.Tensor], *, exact: bool = False
+    ) -> torch.Tensor:
+        mean, variance = self.q.moments(features[0])
+        expected = self._expected(rows, mean, features[1] + variance, exact=exact)
+        return (len(self) / len(expected)) * expected.sum() - self.q.divergence()
+
+    @torch.no_grad()
+    def natural_step(self, size: float, rows: torch.Tensor | None = None) -> Coefficients:
+        """Return q after one step; it is not yet put in place."""
+        chosen = slice(None) if rows is None else rows
+        return self._natural_step(size, chosen, self._features(chosen))
+
+    def _natural_step(
+        self, size: float, rows: torch.Tensor | slice, given: tuple[torch.Tensor, torch.Tensor]
+    ) -> Coefficients:
+        features, residual = given
+        mean, variance = self.q.moments(features)
+        with torch.enable_grad():
+            m, v = mean.requires_grad_(), (variance + residual).requires_grad_()
+            in_mean, in_variance = torch.autograd.grad(self._expected(rows, m, v, exact=False).sum(), (m, v))
+        scale = len(self) / len(features)
+        precision, root = self._mixed_precision(size, features, -2.0 * scale * in_variance)
+        gradient = scale * in_mean @ features - self.q.mean
+        step = torch.cholesky_solve(gradient.unsqueeze(-1), root).squeeze(-1)
+        return Coefficients(self.q.mean + size * step, precision, root, diagonal=self.q.diagonal)
+
+    def _mixed_precision(
+        self, size: float, features: torch.Tensor, sites: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(1 − ρ) P + ρ (I + Φᵀ diag(sites) Φ) and its root; without negative sites where these would spoil it."""
+        eye = torch.eye(features.shape[1], dtype=torch.float64)
+        for kept in (sites, sites.clamp_min(0.0)):
+            target = eye + (features.T * kept[:, None]) @ features
+            precision = (1.0 - size) * self.q.precision + size * target
+            root, failed = torch.linalg.cholesky_ex(precision)
+            if not failed.any():
+                return precision, root
+            self.n_clipped += 1
+        raise NumericalError(
+            "the variational covariance is not positive definite. Likely causes: (a) parameters that are not finite; "
+            "(b) observations far beyond what the likelihood allows; (c) too long a step: lower `natural_rate`."
+        )
+
+    @torch.no_grad()
+    def settle(self, max_iterations: int = 200) -> tuple[float, bool]:
+        """Move q to the optimum at fixed parameters, by steps that do not lower the ELBO; return it, and if at rest."""
+        features = self._features(slice(None))
+        value, size = self._elbo(slice(None), features).item(), 1.0
+        for _ in range(max_iterations):
+            gain, size = self._ascend(features, value, size)
+            value += gain
+            if gain <= _TOLERANCE * size * (1.0 + abs(value)):
+                return value, True
+            size = min(1.0, 2.0 * size)
+        return value, False
+
+    def _ascend(self, features: tuple[torch.Tensor, torch.Tensor], value: float, size: float) -> tuple[float, float]:
+        """Take the longest step, from ``size`` on, that does not lower the ELBO; return its gain and size."""
+        before = self.q
+        while size >= _SMALLEST_STEP:
+            self.q = self._natural_step(size, slice(None), features)
+            gain = self._elbo(slice(None), features).item() - value
+            if gain >= -1e-13 * (1.0 + abs(value)):
+                return gain, size
+            self.q = before
+            size *= 0.5
+        return 0.0, size
+
+    # ------------------------------------------------------------------ parameters
+    def move(self, position: Floats) -> None:
+        """Set the free parameters, unconstrained."""
+        with torch.no_grad():
+            for parameter, value in zip(self.parameters.values(), position, strict=True):
+                parameter.fill_(float(value))
+
+    def position(self) -> Floats:
+        """Free parameters, unconstrained."""
+        return np.array([parameter.detach().item() for parameter in self.parameters.values()])
+
+    def bounds(self) -> list[tuple[float, float]]:
+        """Where an optimiser may move the free parameters: far, but not to where all is rounding."""
+        smoothness = float(np.log(0.05)), float(np.log(100.0))
+        wide = [(value - 10.0, value + 10.0) for value in self.position()]
+        return [smoothness if ".raw_nu" in name else bound for name, bound in zip(self.parameters, wide, strict=True)]
+
+    def objective(self, position: Floats) -> tuple[float, Floats]:
+        """Negative ELBO at the best q, and its derivatives."""
+        self.move(position)
+        self.settle()
+        value = self.elbo()
+        gradient = torch.autograd.grad(value, list(self.parameters.values()))
+        return -value.item(), -np.array([one.item() for one in gradient])
+
+    def write_back(self) -> None:
+        """Give the GPyTorch model our q."""
+        distribution = self.model.variational_strategy._variational_distribution
+        with torch.no_grad():
+            distribution.variational_mean.copy_(self.q.mean)
+            if self.q.diagonal:
+                distribution._variational_stddev.copy_(self.q.factor)
+            else:
+                covariance = self.q.factor @ self.q.factor.mT
+                distribution.chol_variational_covar.copy_(torch.linalg.cholesky(covariance))
+        self.model.eval()

@@ -1,0 +1,111 @@
+"""Our likelihoods as GPyTorch likelihoods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import gpytorch
+import torch
+from torch import distributions
+
+from graphmatern import likelihoods
+from graphmatern._validation import FaultList
+from graphmatern.errors import LikelihoodError
+from graphmatern.likelihoods._classes import Categorical
+
+if TYPE_CHECKING:
+    from graphmatern.likelihoods import Likelihood
+
+__all__ = ["NodeLikelihood"]
+
+
+class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
+    """One of our likelihoods, usable in any GPyTorch ``ApproximateGP``: exact expectations, learnable parameters.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        Any likelihood of `graphmatern.likelihoods`. Those with one latent process expect a multivariate normal, those
+        with several a multitask one with as many tasks (``IndependentMultitaskVariationalStrategy``).
+
+    Examples
+    --------
+    >>> import gpytorch, torch
+    >>> import graphmatern as gm
+    >>> likelihood = gm.interop.NodeLikelihood(gm.likelihoods.Poisson())
+    >>> q = gpytorch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
+    >>> likelihood.expected_log_prob(torch.tensor([0.0, 2.0]), q).shape
+    torch.Size([2])
+    """
+
+    def __init__(self, likelihood: Likelihood) -> None:
+        super().__init__()
+        self.likelihood = likelihood
+
+    def _marginals(self, function_dist: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Means and variances of the latent processes; shape (n_latents, n), in float64."""
+        mean, variance = function_dist.mean, function_dist.variance
+        latents = self.likelihood.n_latents
+        tasks = mean.shape[-1] if isinstance(function_dist, gpytorch.distributions.MultitaskMultivariateNormal) else 1
+        if tasks != latents or mean.ndim != (1 if latents == 1 else 2):
+            faults = FaultList("no expectation", LikelihoodError)
+            rule = f"must describe {latents} latent process{'' if latents == 1 else 'es'}, without other batches"
+            remedy = "Use one task per latent process, for instance by IndependentMultitaskVariationalStrategy."
+            raise faults.raise_now("function_dist", rule, f"a mean of shape {tuple(mean.shape)}", remedy)
+        if latents == 1:
+            return mean[None].double(), variance[None].double()
+        return mean.mT.double(), variance.mT.double()
+
+    def expected_log_prob(self, observations: torch.Tensor, function_dist: Any, *args: Any, **kwargs: Any) -> Any:
+        """Expected log-likelihood of each observation, as our likelihood computes it; shape (n,)."""
+        del args, kwargs
+        mean, variance = self._marginals(function_dist)
+        return self.likelihood.expected_log_prob(observations.double(), mean, variance).to(function_dist.mean.dtype)
+
+    def forward(self, function_samples: torch.Tensor, *args: Any, **kwargs: Any) -> distributions.Distribution:
+        """Distribution of observations given latent values, with one task per class in the last dimension."""
+        del args, kwargs
+        own, f = self.likelihood, function_samples
+        match own:
+            case likelihoods.Gaussian():
+                return distributions.Normal(f, own.noise.to(f).sqrt())
+            case likelihoods.StudentT():
+                return distributions.StudentT(own.df.to(f), f, own.scale.to(f))
+            case likelihoods.Poisson():
+                return distributions.Poisson(f.exp())
+            case likelihoods.NegativeBinomial():
+                # Odds of a further count: mean over shape, dispersion · e^f.
+                return distributions.NegativeBinomial(1.0 / own.dispersion.to(f), logits=f + own.dispersion.to(f).log())
+            case likelihoods.Bernoulli():
+                codes = torch.ones((), dtype=f.dtype, device=f.device)
+                return distributions.Bernoulli(logits=_logit(own, codes, f))
+            case likelihoods.Softmax():
+                return distributions.Categorical(logits=f)
+            case Categorical():
+                codes = torch.arange(own.n_classes, device=f.device)[:, None]
+                values = torch.stack([own.log_prob(code.expand(f.shape[-2]), f.mT) for code in codes], dim=-1)
+                return distributions.Categorical(logits=values)
+        faults = FaultList("no distribution", LikelihoodError)
+        raise faults.raise_now("likelihood", "must be one of ours", repr(own), "Write its `forward`.")
+
+    def marginal(self, function_dist: Any, *args: Any, **kwargs: Any) -> Any:
+        """Predictive distribution: exact for classes and Gaussian noise, else one per sample of f, as in GPyTorch."""
+        own = self.likelihood
+        if isinstance(own, Categorical):
+            p = own.probabilities(*self._marginals(function_dist)).to(function_dist.mean.dtype)
+            return distributions.Bernoulli(p[1]) if own.n_latents == 1 else distributions.Categorical(p.mT)
+        if isinstance(own, likelihoods.Gaussian):
+            return distributions.Normal(function_dist.mean, (function_dist.variance + own.noise).sqrt())
+        return super().marginal(function_dist, *args, **kwargs)
+
+    def log_marginal(self, observations: torch.Tensor, function_dist: Any, *args: Any, **kwargs: Any) -> Any:
+        """Log predictive density of each observation; shape (n,)."""
+        if isinstance(self.likelihood, Categorical | likelihoods.Gaussian):
+            return self.marginal(function_dist).log_prob(observations)
+        return super().log_marginal(observations, function_dist, *args, **kwargs)
+
+
+def _logit(likelihood: likelihoods.Bernoulli, ones: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
+    """Log odds of class 1: log p(1 | f) − log p(0 | f)."""
+    latent = f.unsqueeze(-2)
+    return likelihood.log_prob(ones, latent) - likelihood.log_prob(1.0 - ones, latent)
