@@ -27,7 +27,7 @@ LAYERS = [
     {"inference"},
     {"plotting"},
     {"estimators"},
-    {"interop"},
+    {"interop", "reproduce"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -1,0 +1,61 @@
+"""Kernels with the starting values of a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from graphmatern.kernels import Diffusion, InverseCosine, Matern, RandomWalk
+
+if TYPE_CHECKING:
+    from graphmatern.kernels import Kernel
+
+__all__ = ["Protocol", "learned_values", "starting_kernels"]
+
+# p cannot be learned by gradient: the most likely of these is taken. Powers of a walk, so even, and α may be anything.
+_STEPS = (4, 16, 64, 256)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a cell is computed.
+
+    Attributes
+    ----------
+    recipe : {"fast", "paper"}
+        L-BFGS on exact gradients and natural-gradient sites; or the optimiser, starting values and steps of the
+        paper's published notebook (Adam, step size 0.001, 20,000 steps).
+    n_eigenpairs : int
+        Eigenpairs of the Laplacian.
+    adam_steps : int
+        Steps of the paper's recipe.
+    """
+
+    recipe: str = "fast"
+    n_eigenpairs: int = 500
+    adam_steps: int = 20_000
+
+    def as_arguments(self) -> dict[str, Any]:
+        """Return the fields, for a task."""
+        return asdict(self)
+
+
+def starting_kernels(method: str) -> list[Kernel]:
+    """Kernels to be fitted, of which the most likely is taken.
+
+    The starting values ν = 3/2, κ = 5, σ² = 1 are those of the paper's notebook; the fast recipe needs no others.
+    """
+    if method == "matern":
+        return [Matern(nu=1.5, lengthscale=5.0)]
+    if method == "diffusion":
+        return [Diffusion(lengthscale=5.0)]
+    if method == "random_walk":
+        return [RandomWalk(steps=steps, laziness=0.5) for steps in _STEPS]
+    return [InverseCosine()]
+
+
+def learned_values(kernel: Kernel) -> dict[str, float]:
+    """Parameters of a fitted kernel, the steps of a random walk included."""
+    assert isinstance(kernel, Matern | Diffusion | RandomWalk | InverseCosine)
+    steps = {"steps": float(kernel.steps)} if isinstance(kernel, RandomWalk) else {}
+    return kernel.values() | steps
