@@ -67,6 +67,8 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         What maximises the marginal likelihood; None keeps the starting values.
     max_iterations : int
         Iterations of the optimiser at most.
+    learning_rate : float
+        Step size of Adam, in logarithms of the parameters.
     n_restarts : int
         Further starting points, drawn at random around the first; the best optimum is kept.
     bounds : dict of str to (float, float), optional
@@ -136,6 +138,7 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         normalize_y: bool = True,
         optimizer: Literal["lbfgs", "adam"] | None = "lbfgs",
         max_iterations: int = 200,
+        learning_rate: float = 0.1,
         n_restarts: int = 0,
         bounds: Mapping[str, tuple[float, float]] | None = None,
         priors: Mapping[str, LogNormal] | None = None,
@@ -154,6 +157,7 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         self.normalize_y = normalize_y
         self.optimizer = optimizer
         self.max_iterations = max_iterations
+        self.learning_rate = learning_rate
         self.n_restarts = n_restarts
         self.bounds = bounds
         self.priors = priors
@@ -198,6 +202,7 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         if self.noise is not None:
             check_positive("noise", self.noise, faults, remedy="Leave it out for a value from the data.")
         check_whole("max_iterations", self.max_iterations, faults, minimum=1, remedy="Allow at least one.")
+        check_positive("learning_rate", self.learning_rate, faults, remedy="0.1 is usual.")
         check_whole("n_restarts", self.n_restarts, faults, minimum=0, remedy="0 starts once.")
         if self.random_state is not None:
             check_whole("random_state", self.random_state, faults, minimum=0, remedy="Leave it out for any.")
@@ -230,6 +235,7 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
             learn_noise=data.noise is None,
             optimizer=self.optimizer,
             max_iterations=self.max_iterations,
+            learning_rate=self.learning_rate,
             n_restarts=self.n_restarts,
             seed=self.random_state,
             rules=Rules(self.bounds or {}, self.priors or {}),

@@ -50,6 +50,8 @@ class FitOptions:
         None keeps the starting values.
     max_iterations : int
         Iterations at most.
+    learning_rate : float
+        Step size of Adam.
     n_restarts : int
         Further starting points, drawn at random around the first.
     seed : int, optional
@@ -67,6 +69,7 @@ class FitOptions:
     learn_noise: bool = True
     optimizer: str | None = "lbfgs"
     max_iterations: int = 200
+    learning_rate: float = 0.1
     n_restarts: int = 0
     seed: int | None = None
     rules: Rules = field(default_factory=Rules)
@@ -211,6 +214,7 @@ def minimise(
                 bounds,
                 method=options.optimizer,
                 max_iterations=options.max_iterations,
+                learning_rate=options.learning_rate,
                 hessian=hessian if number == 0 and options.optimizer == "lbfgs" else None,
                 progress=options.progress,
             )

@@ -29,11 +29,14 @@ class Protocol:
         Eigenpairs of the Laplacian.
     adam_steps : int
         Steps of the paper's recipe.
+    adam_rate : float
+        Their size.
     """
 
     recipe: str = "fast"
     n_eigenpairs: int = 500
     adam_steps: int = 20_000
+    adam_rate: float = 0.001
 
     def as_arguments(self) -> dict[str, Any]:
         """Return the fields, for a task."""

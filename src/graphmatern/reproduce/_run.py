@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from graphmatern._validation import FaultList, check_choice, check_whole
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["TARGETS", "Options", "reproduce"]
 
 TARGETS = ("table1", *FIGURES, "all")
-_QUICK = Protocol(n_eigenpairs=100, adam_steps=200)
+_QUICK = Protocol(n_eigenpairs=100, adam_steps=50, adam_rate=0.1)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Options:
     def protocol(self) -> Protocol:
         """How cells are computed."""
         base = _QUICK if self.quick else Protocol()
-        return Protocol(self.recipe, base.n_eigenpairs, base.adam_steps)
+        return replace(base, recipe=self.recipe)
 
 
 def reproduce(targets: Sequence[str], out: Path, options: Options, report: Callable[[str], None] = print) -> None:
