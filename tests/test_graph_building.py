@@ -260,6 +260,7 @@ def csv(tmp_path: Path, text: str) -> Path:
         ("source,target\n1.0,1\n1e3,1000\n", ["1.0", "1", "1e3", "1000"]),
         ("source,target\nA, B\nB ,C\n", ["A", "B", "C"]),
         ("cited,citing\na,b\n", ["a", "b"]),
+        ("source;target\na;b\n", ["a", "b"]),
         ("road,from,to\nr1,a,b\n", ["a", "b"]),
     ],
 )
@@ -273,7 +274,8 @@ def test_both_ends_of_a_file_are_read_alike(tmp_path: Path, text: str, names: li
         ("source,target\na,b,5\nb,c,6\n", "readable table"),
         ("", "readable table"),
         ("source,target\na,b\nc,d,e,f\n", "readable table"),
-        ("source;target\na;b\n", "separator of the file"),
+        ("source|target\na|b\n", "separator of the file"),
+        ("source,target,source\na,b,c\n", "different column names"),
         ("street,first,second,metres\nx,a,b,1\n", "Name them: `source=` and `target=`"),
         ("source,target\na,\n", "name a node in every row"),
     ],

@@ -22,6 +22,7 @@ __all__ = [
     "InputError",
     "KernelError",
     "LikelihoodError",
+    "MissingLibraryError",
     "ModelFileError",
     "NotPositiveDefiniteError",
     "NumericalError",
@@ -118,6 +119,10 @@ class UnknownNodeError(InputError, KeyError):
 
 class DataNotFoundError(GraphMaternError, FileNotFoundError):
     """A data set or one of its files is not where it was looked for."""
+
+
+class MissingLibraryError(GraphMaternError, ImportError):
+    """An optional library is needed; the message says how to install it."""
 
 
 class ModelFileError(GraphMaternError, ValueError):

@@ -106,7 +106,7 @@ class Graph:
         Parameters
         ----------
         edges : DataFrame, path, array_like of shape (n_rows, 2), or sequence of pairs
-            A path leads to a CSV, TSV or Parquet file.
+            A path leads to a CSV, TSV, Parquet or Excel file.
         source, target : hashable, optional
             Columns of node names; by default those called "source" and "target" (or "from" and "to", "u" and "v",
             "node1" and "node2"), else the only two that have no other use. Cells of CSV files are text, unless all

@@ -1,8 +1,7 @@
-"""Tables of edges: reading files, finding columns."""
+"""Tables of edges: finding their columns."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,43 +10,19 @@ import numpy as np
 import pandas as pd
 
 from graphmatern._validation import FaultList, abbreviate, warn
-from graphmatern.errors import DataNotFoundError, GraphError, GraphMaternWarning
+from graphmatern.errors import GraphMaternWarning
 from graphmatern.graph._names import index_of_names
+from graphmatern.graph._table_files import read_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["edge_columns", "end_names", "read_table", "table_column", "warn_of_lookalikes"]
+__all__ = ["as_written", "edge_columns", "end_names", "table_column", "warn_of_lookalikes"]
 
 _COLUMN_PAIRS = (("source", "target"), ("from", "to"), ("u", "v"), ("node1", "node2"))
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
-    """Read a CSV, TSV or Parquet file, chosen by its suffix.
-
-    Cells of CSV and TSV files stay text, without surrounding blanks; only empty ones are missing.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise DataNotFoundError(f"there is no file {str(path)!r}; give the path of a CSV, TSV or Parquet file")
-    faults = FaultList(f"{path.name} was not read", GraphError)
-    try:
-        if path.suffix.lower() in {".parquet", ".pq"}:
-            return pd.read_parquet(path)
-        separator = "\t" if path.suffix.lower() in {".tsv", ".tab"} else ","
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            # Text: a node may be called "NA" or "007", and both ends of an edge must be read alike.
-            table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, na_values=[""], index_col=False)
-    except (ValueError, OSError, pd.errors.ParserWarning) as error:
-        received = str(error).strip().splitlines()[0][:200] if str(error).strip() else "an empty file"
-        remedy = "Check that it has a header, one row per line with as many fields, and is encoded in UTF-8."
-        raise faults.raise_now("edges", "must be the path of a readable table", received, remedy) from None
-    stripped: pd.DataFrame = table.apply(lambda column: column.str.strip()).replace("", np.nan)
-    return stripped
-
-
-def _as_written(columns: Sequence[Any]) -> list[Any]:
+def as_written(columns: Sequence[Any]) -> list[Any]:
     """Turn columns of text into whole numbers, if all of them are whole numbers as one would write them."""
     numbers = []
     for column in columns:
@@ -91,7 +66,7 @@ def edge_columns(
             table_column(edges, name, end, faults) for name, end in zip(names, ("source", "target"), strict=True)
         ]
         if is_file and all(isinstance(column, pd.Series) for column in columns):
-            columns = _as_written(columns)
+            columns = as_written(columns)
         return edges, *columns
     pairs = edges
     if not isinstance(edges, np.ndarray):

@@ -1,0 +1,286 @@
+"""Reading a graph from a file of any of the formats, with word of what was guessed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from graphmatern._validation import FaultList, abbreviate
+from graphmatern.errors import GraphError
+from graphmatern.graph import Graph
+from graphmatern.graph._table_files import TABLE_SUFFIXES, existing_file, read_table, required_library
+from graphmatern.graph._tables import as_written
+from graphmatern.io._columns import (
+    EdgeColumns,
+    NameMatcher,
+    edge_roles,
+    node_column,
+    position_columns,
+)
+from graphmatern.io._matrices import read_matrix_market, read_npz
+from graphmatern.io._roads import end_names_and_places, line_lengths, parse_lines, read_geojson, read_wkt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+__all__ = ["GraphReading", "read_graph"]
+
+_KINDS = "CSV, TSV, Parquet or Excel edge list, GraphML, GeoJSON, WKT, Matrix Market or npz"
+_SUFFIXES = (*TABLE_SUFFIXES, ".graphml", ".geojson", ".json", ".wkt", ".mtx", ".npz")
+
+
+@dataclass
+class GraphReading:
+    """A graph, and how it was read.
+
+    Attributes
+    ----------
+    graph : Graph
+        The graph.
+    notes : list of str
+        What was guessed, in words.
+    nodes : DataFrame, optional
+        The table of nodes, in node order, where there was one.
+    """
+
+    graph: Graph
+    notes: list[str] = field(default_factory=list)
+    nodes: pd.DataFrame | None = None
+
+
+def read_graph(
+    path: str | Path,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    length: str | None = None,
+    id: str | None = None,  # noqa: A002
+    geometry: str | None = None,
+    nodes: str | Path | None = None,
+    parallel: str = "sum",
+) -> GraphReading:
+    r"""Read a graph from a file, its format chosen by the file's suffix.
+
+    Parameters
+    ----------
+    path : str or Path
+        Edge list (CSV, TSV, Parquet, Excel), GraphML, GeoJSON or WKT roads, Matrix Market or npz file.
+    source, target, weight, length, id, geometry : str, optional
+        Columns of an edge list, or attributes of edges; guessed from their names where not given.
+    nodes : str or Path, optional
+        Table with a column of node names and, where known, coordinates.
+    parallel : {"sum", "mean_length", "first", "error"}
+        What becomes of several edges between the same two nodes; see `Graph.from_edges`.
+
+    Returns
+    -------
+    GraphReading
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "roads.csv")
+    ...     _ = open(path, "w").write("from,to,metres\na,b,100\nb,c,300\n")
+    ...     reading = read_graph(path)
+    >>> reading.graph, reading.notes
+    (Graph(3 nodes, 2 edges), ["edges from 'from' to 'to', length 'metres'"])
+    """
+    file = existing_file(path, _KINDS)
+    faults = FaultList(f"{file.name} was not read", GraphError)
+    suffix = file.suffix.lower()
+    table = None if nodes is None else read_table(nodes)
+    given = {"source": source, "target": target, "weight": weight, "length": length, "id": id, "geometry": geometry}
+    if suffix in TABLE_SUFFIXES:
+        reading = _from_table(read_table(file), given, table, parallel, faults)
+    elif suffix == ".graphml":
+        reading = _from_graphml(file, given, parallel, faults)
+    elif suffix in {".geojson", ".json"}:
+        lines, properties = read_geojson(file, faults)
+        reading = _from_lines(lines, properties, given, parallel, faults)
+    elif suffix == ".wkt":
+        reading = _from_lines(read_wkt(file, faults), pd.DataFrame(), given, parallel, faults)
+    elif suffix == ".mtx":
+        reading = _from_matrix(read_matrix_market(file, faults))
+    elif suffix == ".npz":
+        content = read_npz(file, faults)
+        if isinstance(content, pd.DataFrame):
+            reading = _from_table(content, given, table, parallel, faults)
+        else:
+            reading = _from_matrix(content)
+    else:
+        raise faults.raise_now("file", f"must end in {', '.join(_SUFFIXES)}", repr(file.name), "Convert it first.")
+    if table is not None and reading.nodes is None:
+        reading = _with_nodes(reading, table, faults)
+    return reading
+
+
+def _describe(roles: EdgeColumns) -> str:
+    text = f"edges from {str(roles.source)!r} to {str(roles.target)!r}"
+    for role in ("length", "weight", "id", "geometry"):
+        column = getattr(roles, role)
+        if column is not None:
+            text += f", {role} {str(column)!r}"
+    return text + ("" if roles.length is not None or roles.weight is not None else ", all of weight 1")
+
+
+# ---------------------------------------------------------------------- edge lists
+def _from_table(
+    table: pd.DataFrame, given: dict[str, str | None], nodes: pd.DataFrame | None, parallel: str, faults: FaultList
+) -> GraphReading:
+    if len(table) == 0:
+        raise faults.raise_now("file", "must have rows", "a header alone", "Each row is an edge.")
+    roles = edge_roles(table, given, faults)
+    faults.raise_if_any()
+    if roles.geometry is not None and roles.source is None and roles.target is None:
+        known = table[roles.geometry].notna()
+        lines = parse_lines(list(table.loc[known, roles.geometry]), faults)
+        kept = {name: None if name == "geometry" else column for name, column in given.items()}
+        return _from_lines(lines, table[known].drop(columns=roles.geometry), kept, parallel, faults)
+    if roles.source is None or roles.target is None:
+        received = f"columns {abbreviate(map(str, table.columns))}"
+        remedy = "Name them with --source and --target; the separator of the file may be another character."
+        raise faults.raise_now("file", "must have two columns of node names", received, remedy)
+    ends = [table[roles.source], table[roles.target]]
+    for option, end in zip(("source", "target"), ends, strict=True):
+        if end.isna().any():
+            received = f"empty cells in rows {abbreviate(np.flatnonzero(end.isna()))}"
+            faults.add(option, "must name a node in every row", received, "Fill in or remove these rows.")
+    faults.raise_if_any()
+    notes = [_describe(roles), *roles.notes]
+    options: dict[str, Any] = {role: getattr(roles, role) for role in ("weight", "length", "id", "geometry")}
+    options = {role: None if column is None else table[column] for role, column in options.items()}
+    if roles.id is not None and all(isinstance(item, str) for item in options["id"]):
+        options["id"] = as_written([options["id"]])[0]
+    if nodes is None:
+        first, second = as_written(ends) if _are_texts(ends) else ends
+        graph = Graph.from_edges({"source": first, "target": second}, **options, parallel=parallel)  # type: ignore[arg-type]
+        return GraphReading(graph, notes)
+    column, names, places, more = _node_table(nodes, pd.concat(ends), faults)
+    first, second, names = as_written([*ends, names]) if _are_texts([*ends, names]) else (*ends, names)
+    graph = Graph.from_edges(
+        {"source": first, "target": second},
+        **options,
+        nodes=list(names),
+        positions=places,
+        parallel=parallel,  # type: ignore[arg-type]
+    )
+    return GraphReading(graph, [*notes, *more], nodes.drop(columns=column))
+
+
+def _are_texts(columns: list[Any]) -> bool:
+    return all(pd.api.types.is_string_dtype(column) for column in columns)
+
+
+def _node_table(
+    nodes: pd.DataFrame, names: Any, faults: FaultList
+) -> tuple[Any, pd.Series[Any], NDArray[np.float64] | None, list[str]]:
+    """Column of names, the names, coordinates where known, and what was guessed."""
+    column, _ = node_column(nodes, NameMatcher(pd.Index(pd.unique(np.asarray(names, dtype=object)))))
+    if column is None:
+        received = f"columns {abbreviate(map(str, nodes.columns))}"
+        remedy = "One column must hold the names that the edges use."
+        raise faults.raise_now("nodes", "must have a column of node names", received, remedy)
+    note = f"nodes from {str(column)!r}"
+    pair = position_columns(nodes.drop(columns=column))
+    places = None
+    if pair is not None:
+        places = np.column_stack([pd.to_numeric(nodes[name]).to_numpy(dtype=np.float64) for name in pair])
+        note += f", positions {str(pair[0])!r} and {str(pair[1])!r}"
+    return column, nodes[column], places, [note]
+
+
+def _with_nodes(reading: GraphReading, nodes: pd.DataFrame, faults: FaultList) -> GraphReading:
+    """Arrange the table of nodes in the order of a graph that has its nodes already."""
+    graph = reading.graph
+    matcher = NameMatcher(graph.nodes)
+    column, _ = node_column(nodes, matcher)
+    codes = np.full(len(nodes), -1) if column is None else matcher.codes(nodes[column])
+    order = np.full(graph.n_nodes, -1)
+    order[codes[codes >= 0]] = np.flatnonzero(codes >= 0)
+    if (order < 0).any():
+        absent = abbreviate(graph.nodes[order < 0])
+        raise faults.raise_now("nodes", "must have a row for every node", f"nothing for {absent}", "Add these rows.")
+    return GraphReading(graph, [*reading.notes, f"nodes from {str(column)!r}"], nodes.iloc[order].drop(columns=column))
+
+
+# ---------------------------------------------------------------------- lines, matrices, GraphML
+def _from_lines(
+    lines: list[NDArray[np.float64]],
+    properties: pd.DataFrame,
+    given: dict[str, str | None],
+    parallel: str,
+    faults: FaultList,
+) -> GraphReading:
+    """Roads between the ends of lines; the ends have names of their own where the properties say so."""
+    table = properties.reset_index(drop=True) if len(properties) else pd.DataFrame(index=range(len(lines)))
+    roles = edge_roles(table, {**given, "geometry": None}, faults, guess_ends=False)
+    faults.raise_if_any()
+    options: dict[str, Any] = {
+        role: None if getattr(roles, role) is None else table[getattr(roles, role)]
+        for role in ("weight", "length", "id")
+    }
+    notes = []
+    first, second, places = end_names_and_places(lines)
+    if roles.source is not None and roles.target is not None:
+        first, second = (table[end].tolist() for end in (roles.source, roles.target))
+        ends = zip([*first, *second], [*(line[0] for line in lines), *(line[-1] for line in lines)], strict=True)
+        places = {name: (float(x), float(y)) for name, (x, y) in ends}
+        notes.append(_describe(roles))
+    else:
+        notes.append(f"{len(lines):,} lines joined where their ends agree; nodes are called by their coordinates")
+    if options["weight"] is None and options["length"] is None:
+        options["length"], unit = line_lengths(lines)
+        notes.append(f"lengths are those of the lines, in {unit}")
+    graph = Graph.from_edges(
+        {"source": first, "target": second},
+        **options,
+        geometry=lines,
+        positions=places,
+        parallel=parallel,  # type: ignore[arg-type]
+    )
+    return GraphReading(graph, [*notes, *roles.notes])
+
+
+def _from_matrix(matrix: Any) -> GraphReading:
+    return GraphReading(Graph.from_adjacency(matrix), ["a matrix of weights; nodes are numbered from 0"])
+
+
+def _from_graphml(path: Path, given: dict[str, str | None], parallel: str, faults: FaultList) -> GraphReading:
+    etree = required_library("defusedxml.ElementTree", "reading a GraphML file")
+    import networkx as nx
+
+    try:
+        etree.parse(path, forbid_dtd=True)  # no entities that grow to gigabytes, no files from elsewhere
+        found: Any = nx.read_graphml(path)
+    # networkx lets whatever goes wrong in its parser through.
+    except Exception as error:  # noqa: BLE001
+        received = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise faults.raise_now("file", "must be readable GraphML", received, "Export it anew.") from None
+    notes = []
+    if found.is_directed():
+        found = found.to_undirected()
+        notes.append("edges were directed; directions are left out, and an edge and its reverse count once")
+    attributes = pd.DataFrame([data for *_, data in found.edges(data=True)])
+    roles = edge_roles(attributes, {**given, "source": None, "target": None, "id": None}, faults, guess_ends=False)
+    faults.raise_if_any()
+    complete = {role: getattr(roles, role) for role in ("length", "weight")}
+    for role, attribute in complete.items():
+        if attribute is not None and attributes[attribute].isna().any() and given[role] is None:
+            complete[role] = None
+    used = [f"{role} {name!r}" for role, name in {**complete, "geometry": roles.geometry}.items() if name is not None]
+    notes.append(", ".join(used) if used else "edges without lengths or weights, all of weight 1")
+    graph = Graph.from_networkx(
+        found,
+        weight=None if complete["length"] is not None else complete["weight"],
+        length=complete["length"],
+        geometry=roles.geometry,
+        parallel=parallel,  # type: ignore[arg-type]
+    )
+    return GraphReading(graph, notes)
