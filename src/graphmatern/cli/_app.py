@@ -9,7 +9,33 @@ from typing import Annotated
 
 import typer
 
-from graphmatern.errors import GraphMaternError
+from graphmatern.cli._console import EXIT_CODES, Console, reported
+from graphmatern.cli._options import (
+    Covariates,
+    Debug,
+    Distance,
+    EdgeId,
+    Fraction,
+    Geometry,
+    GraphFile,
+    GraphOptions,
+    Json,
+    LargestComponent,
+    Length,
+    Level,
+    ModelOptions,
+    Nodes,
+    Parallel,
+    Plot,
+    Quiet,
+    Road,
+    Seed,
+    Sensors,
+    Source,
+    Target,
+    Threads,
+    Weight,
+)
 
 __all__ = ["app", "main"]
 
@@ -19,6 +45,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    epilog=EXIT_CODES,
 )
 
 
@@ -40,6 +67,7 @@ def _common(
 
 
 @app.command()
+@reported
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the generated city.")] = 0,
@@ -54,6 +82,7 @@ def demo(
 
 
 @app.command()
+@reported
 def reproduce(
     targets: Annotated[list[str], typer.Argument(help="table1, figure1 … figure8, or all.")],
     repeats: Annotated[int, typer.Option(min=1, help="Random splits per cell of Table 1.")] = 10,
@@ -74,13 +103,180 @@ def reproduce(
     run(targets, out, options, typer.echo)
 
 
+@app.command()
+@reported
+def info(
+    graph: GraphFile,
+    source: Source = None,
+    target: Target = None,
+    weight: Weight = None,
+    length: Length = None,
+    edge_id: EdgeId = None,
+    geometry: Geometry = None,
+    nodes: Nodes = None,
+    parallel: Parallel = "sum",
+    largest_component: LargestComponent = False,
+    sensors: Sensors = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    r"""Describe a graph: size, parts, weights, what each engine would cost, and advice.
+
+    \b
+    Example, with a graph of four nodes:
+      printf 'from,to,metres\na,b,100\nb,c,300\nc,d,200\n' > roads.csv
+      graphmatern info roads.csv
+    """
+    del debug
+    from graphmatern.cli._info import run_info
+
+    options = GraphOptions(
+        graph, source, target, weight, length, edge_id, geometry, nodes, parallel, largest_component, sensors
+    )
+    run_info(options, Console(quiet=quiet, as_json=as_json))
+
+
+@app.command()
+@reported
+def fit(
+    graph: GraphFile,
+    values: Annotated[
+        Path, typer.Argument(metavar="VALUES", help="Table of nodes and values (.csv .tsv .parquet .xlsx).")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Model file to write, by custom ending in .gm.")] = None,
+    predict: Annotated[
+        Path | None,
+        typer.Option(help="Write predictions at every node as well: .csv, .tsv, .parquet or .geojson.", metavar="FILE"),
+    ] = None,
+    plot: Plot = None,
+    source: Source = None,
+    target: Target = None,
+    weight: Weight = None,
+    length: Length = None,
+    edge_id: EdgeId = None,
+    geometry: Geometry = None,
+    nodes: Nodes = None,
+    parallel: Parallel = "sum",
+    largest_component: LargestComponent = False,
+    sensors: Sensors = None,
+    node: Annotated[str | None, typer.Option(help="Column of VALUES with node names; guessed by default.")] = None,
+    value: Annotated[str | None, typer.Option(help="Column of VALUES with the values; guessed by default.")] = None,
+    noise_std: Annotated[
+        str | None, typer.Option("--noise-std", help="Column with the standard deviation of each value's error.")
+    ] = None,
+    road: Road = None,
+    distance: Distance = None,
+    fraction: Fraction = None,
+    ignore_unknown: Annotated[
+        bool, typer.Option("--ignore-unknown", help="Leave out rows that name no node of the graph.")
+    ] = False,
+    task: Annotated[str, typer.Option(help="regression, classification, or auto: numbers or not.")] = "auto",
+    kernel: Annotated[str, typer.Option(help="matern, diffusion, random-walk or inverse-cosine.")] = "matern",
+    nu: Annotated[float | None, typer.Option(help="Smoothness of the Matérn kernel, kept; learned by default.")] = None,
+    lengthscale: Annotated[float | None, typer.Option(help="Lengthscale, kept; learned by default.")] = None,
+    laplacian: Annotated[str, typer.Option(help="plain, normalized, or auto: as the kernel needs it.")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, spectral or markov.")] = "auto",
+    eigenpairs: Annotated[int | None, typer.Option(min=1, help="Eigenpairs of the spectral engine.")] = None,
+    likelihood: Annotated[
+        str | None, typer.Option(help="Likelihood: gaussian for numbers; robustmax, softmax, bernoulli for classes.")
+    ] = None,
+    mean: Annotated[str, typer.Option(help="Mean of the process: constant or zero.")] = "constant",
+    covariates: Covariates = None,
+    holdout: Annotated[float, typer.Option(help="Share of the values to test the predictions on.")] = 0.0,
+    level: Level = 0.95,
+    seed: Seed = 0,
+    n_threads: Threads = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    r"""Learn a model from a graph and values at some of its nodes.
+
+    Columns are guessed from their names and entries; what was guessed is printed and can be overridden.
+    Texts are classes, numbers are regressed. Values may lie on edges: give the edge's name and the distance
+    from its source.
+
+    \b
+    Example, with a graph of four nodes:
+      printf 'from,to,metres\na,b,100\nb,c,300\nc,d,200\n' > roads.csv
+      printf 'place,speed\na,52.0\nb,47.5\nd,31.0\n' > speeds.csv
+      graphmatern fit roads.csv speeds.csv --out model.gm --predict predictions.csv
+    """
+    del debug
+    if out is None and predict is None and plot is None and holdout == 0.0:
+        raise typer.BadParameter("say what to write: --out model.gm, --predict predictions.csv or --plot map.png")
+    from graphmatern.cli._fit import run_fit
+    from graphmatern.io import ValueColumns
+
+    run_fit(
+        GraphOptions(
+            graph, source, target, weight, length, edge_id, geometry, nodes, parallel, largest_component, sensors
+        ),
+        values,
+        ValueColumns(node, value, noise_std, road, distance, fraction),
+        ModelOptions(
+            task,
+            kernel,
+            nu,
+            lengthscale,
+            laplacian,
+            engine,
+            eigenpairs,
+            likelihood,
+            mean,
+            covariates,
+            n_threads,
+            seed,
+        ),
+        Console(quiet=quiet, as_json=as_json),
+        out=out,
+        predict=predict,
+        plot=plot,
+        level=level,
+        holdout=holdout,
+        ignore_unknown=ignore_unknown,
+    )
+
+
+@app.command()
+@reported
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that `graphmatern fit` wrote.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Predictions at every node: .csv, .tsv, .parquet or .geojson.", metavar="FILE"),
+    ] = None,
+    plot: Plot = None,
+    level: Level = 0.95,
+    n_threads: Threads = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    r"""Predict at every node, with uncertainty, from a model file.
+
+    Columns: mean, std, an interval of the process, one of a new observation, and whether data reach the node;
+    of a classifier, the class and the probability of each.
+
+    \b
+    Example, with a graph of four nodes:
+      printf 'from,to,metres\na,b,100\nb,c,300\nc,d,200\n' > roads.csv
+      printf 'place,speed\na,52.0\nb,47.5\nd,31.0\n' > speeds.csv
+      graphmatern fit roads.csv speeds.csv --out model.gm
+      graphmatern predict model.gm --out predictions.csv
+    """
+    del debug
+    if out is None and plot is None:
+        raise typer.BadParameter("say what to write: --out predictions.csv or --plot map.png")
+    from graphmatern.cli._predict import run_predict
+
+    run_predict(model, out, plot, level, n_threads, Console(quiet=quiet, as_json=as_json))
+
+
 def main() -> None:
-    """Run the command line; what goes wrong is told in a few words, with exit code 1."""
+    """Run the command line; what goes wrong is told in a few words."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Greek letters shows question marks
-    try:
-        app()
-    except (GraphMaternError, OSError) as error:
-        typer.echo(f"graphmatern: {error}", err=True)
-        raise SystemExit(1) from None
+    app()

@@ -4,16 +4,24 @@ from graphmatern.graph._table_files import read_table
 from graphmatern.io._atomic import replacing
 from graphmatern.io._container import read_container, write_container
 from graphmatern.io._graph_files import GraphReading, read_graph
+from graphmatern.io._outputs import check_output, write_node_table
+from graphmatern.io._value_files import ValueColumns, ValueReading, insert_sensors, read_values
 from graphmatern.io._values import Codec, pack, unpack
 
 __all__ = [
     "Codec",
     "GraphReading",
+    "ValueColumns",
+    "ValueReading",
+    "check_output",
+    "insert_sensors",
     "pack",
     "read_container",
     "read_graph",
     "read_table",
+    "read_values",
     "replacing",
     "unpack",
     "write_container",
+    "write_node_table",
 ]

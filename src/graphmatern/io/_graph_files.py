@@ -84,10 +84,10 @@ def read_graph(
 
     Examples
     --------
-    >>> import tempfile, os
+    >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "roads.csv")
-    ...     _ = open(path, "w").write("from,to,metres\na,b,100\nb,c,300\n")
+    ...     path = pathlib.Path(folder, "roads.csv")
+    ...     _ = path.write_text("from,to,metres\na,b,100\nb,c,300\n")
     ...     reading = read_graph(path)
     >>> reading.graph, reading.notes
     (Graph(3 nodes, 2 edges), ["edges from 'from' to 'to', length 'metres'"])

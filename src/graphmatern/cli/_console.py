@@ -1,0 +1,171 @@
+"""What the commands say, how loudly, and with which exit code they end."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import traceback
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from graphmatern.errors import (
+    DataNotFoundError,
+    GraphMaternError,
+    GraphMaternWarning,
+    InputError,
+    MissingLibraryError,
+    ModelFileError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+__all__ = ["EXIT_CODES", "Console", "OutputFileError", "reported", "writing"]
+
+FAILED, INPUT, OUTPUT, LIBRARY, INTERRUPTED = 1, 3, 4, 5, 130
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 the computation failed; 2 wrong use of the command; 3 an input is missing or wrong; "
+    "4 a file could not be written; 5 an optional library is missing; 130 interrupted."
+)
+
+_Command = TypeVar("_Command", bound="Callable[..., None]")
+
+
+class OutputFileError(GraphMaternError, OSError):
+    """A file could not be written."""
+
+
+class Console:
+    """Where a command's words go: notes and results for people, or one JSON object at the end for programs.
+
+    Parameters
+    ----------
+    quiet : bool
+        Whether to say nothing but what went wrong.
+    as_json : bool
+        Whether to print one JSON object instead of words.
+    """
+
+    def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
+        self.talks = not (quiet or as_json)
+        self._as_json = as_json
+        self._quiet = quiet
+        self._steps: Any = None
+        self.result: dict[str, Any] = {"notes": [], "warnings": []}
+
+    def say(self, text: str) -> None:
+        """Print a line of results."""
+        if self.talks:
+            typer.echo(text)
+
+    def note(self, text: str) -> None:
+        """Print what was guessed or done."""
+        self.result["notes"].append(text)
+        self.say(f"  {text}")
+
+    def warn(self, text: str) -> None:
+        """Print a warning on the error stream."""
+        self.result["warnings"].append(text)
+        if self.talks:
+            typer.echo(f"warning: {text}", err=True)
+
+    def finish(self) -> None:
+        """Print the JSON object, where one was asked for."""
+        if self._as_json:
+            typer.echo(json.dumps(self.result, indent=2, default=str))
+
+    @contextmanager
+    def steps(self, total: int) -> Iterator[Callable[[str], None]]:
+        """Show a bar that advances with every step, on terminals only; yields what announces the next step."""
+        from tqdm import tqdm
+
+        shown = self.talks and sys.stderr.isatty()
+        layout = "{desc:<22}{bar:24} {n}/{total} [{elapsed}]"
+        bar = tqdm(total=total, bar_format=layout, disable=not shown, leave=False, file=sys.stderr)
+        begun = False
+
+        def begin(name: str) -> None:
+            nonlocal begun
+            if begun:
+                bar.update()
+            begun = True
+            bar.set_description(name)
+
+        try:
+            yield begin
+        finally:
+            bar.close()
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Show the library's warnings as lines of their own; other libraries' are not for the user."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", GraphMaternWarning)
+            warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
+            yield
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Tell trouble with a file to be written from trouble with one that is read."""
+    try:
+        yield
+    except GraphMaternError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputFileError(f"{str(path)!r} was not written: {reason}") from None
+
+
+def _code(error: BaseException) -> int:
+    if isinstance(error, OutputFileError):
+        return OUTPUT
+    if isinstance(error, MissingLibraryError):
+        return LIBRARY
+    if isinstance(error, InputError | DataNotFoundError | ModelFileError):
+        return INPUT
+    return INPUT if isinstance(error, OSError) else FAILED
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, GraphMaternError):
+        return str(error)
+    if isinstance(error, OSError):
+        name = "" if error.filename is None else f"{str(error.filename)!r}: "
+        return f"{name}{error.strerror or error}"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory; use a smaller graph, fewer eigenpairs (--eigenpairs) or another --engine"
+    return (
+        f"something went wrong inside graphmatern ({type(error).__name__}: {str(error)[:300]}). "
+        "Run the command again with --debug and report what it shows"
+    )
+
+
+def reported(command: _Command) -> _Command:
+    """Turn what a command raises into a few words and an exit code; with --debug, the traceback comes first."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except KeyboardInterrupt:
+            typer.echo("graphmatern: interrupted; files that were not finished are as they were before", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:  # whoever read the output has seen enough
+            sys.stderr.close()
+            raise typer.Exit(0) from None
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user gets words and not a traceback
+            if kwargs.get("debug"):
+                traceback.print_exc()
+            typer.echo(f"graphmatern: {_words(error)}", err=True)
+            raise typer.Exit(_code(error)) from None
+
+    return run  # type: ignore[return-value]

@@ -1,0 +1,220 @@
+"""The command that learns a model from a graph and values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from graphmatern._validation import FaultList, abbreviate, check_choice
+from graphmatern.cli._console import writing
+from graphmatern.cli._predict import check_plot, is_classifier, write_outputs
+from graphmatern.cli._reading import limited_threads, load_graph
+from graphmatern.errors import InputError, TableError
+from graphmatern.io import check_output, read_values
+from graphmatern.io._columns import is_numeric, wanted_column
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from graphmatern.cli._console import Console
+    from graphmatern.cli._options import GraphOptions, ModelOptions
+    from graphmatern.io import GraphReading, ValueColumns, ValueReading
+    from graphmatern.kernels import Kernel
+
+__all__ = ["run_fit"]
+
+_TASKS = ("auto", "regression", "classification")
+_KERNELS = ("matern", "diffusion", "random_walk", "inverse_cosine")
+_START_LENGTHSCALE = 5.0  # in edges: neither one node nor the whole graph
+
+
+def run_fit(
+    graph: GraphOptions,
+    values: Path,
+    columns: ValueColumns,
+    model: ModelOptions,
+    console: Console,
+    *,
+    out: Path | None,
+    predict: Path | None,
+    plot: Path | None,
+    level: float,
+    holdout: float,
+    ignore_unknown: bool,
+) -> None:
+    """Learn from a graph and values, and write what was asked for; see the command's help for the options."""
+    _check(model, predict, plot, holdout)
+    with console.listening(), console.steps(4) as begin, limited_threads(model.n_threads):
+        begin("reading the graph")
+        reading = load_graph(graph, console, columns)
+        begin("reading the values")
+        texts = {"auto": None, "regression": False, "classification": True}[model.task]
+        data = read_values(values, reading.graph, columns, texts=texts, ignore_unknown=ignore_unknown)
+        _say_values(data, values, model, console)
+        if predict is not None:
+            check_output(predict, data.graph)
+        kept, held = _split(data, holdout, model.seed)
+        estimator = _estimator(reading, data, model, console)
+        begin("learning")
+        _fit(estimator, data, kept)
+        console.say("")
+        console.say(estimator.summary())
+        if len(held):
+            _score(estimator, data, held, console)
+        begin("writing")
+        if out is not None:
+            with writing(out):
+                estimator.save(out)
+            console.say(f"{out}: the model")
+            console.result["model"] = str(out)
+        write_outputs(estimator, predict, plot, level, console)
+    console.result |= _result(estimator, data, len(kept))
+    console.finish()
+
+
+def _check(model: ModelOptions, predict: Path | None, plot: Path | None, holdout: float) -> None:
+    """Refuse what can be refused before any work is done."""
+    check_choice("task", model.task, _TASKS, InputError)
+    check_choice("kernel", model.kernel.replace("-", "_"), _KERNELS, InputError)
+    check_choice("laplacian", model.laplacian, ("auto", "plain", "normalized"), InputError)
+    faults = FaultList("nothing was fitted", InputError)
+    if not 0.0 <= holdout < 1.0:
+        faults.add("holdout", "must be a share from 0 to below 1", f"{holdout:g}", "0.2 holds out a fifth.")
+    for option, value in (("nu", model.nu), ("lengthscale", model.lengthscale)):
+        if value is not None and not (np.isfinite(value) and value > 0):
+            faults.add(option, "must be a positive number", f"{value:g}", "Leave it out to have it learned.")
+    faults.raise_if_any()
+    if predict is not None:
+        check_output(predict)
+    if plot is not None:
+        check_plot(plot)
+
+
+def _say_values(data: ValueReading, path: Path, model: ModelOptions, console: Console) -> None:
+    known = len(np.unique(data.places))
+    console.say(f"{path.name}: {len(data.places):,} values at {known:,} nodes of {data.graph.n_nodes:,}")
+    for note in data.notes:
+        console.note(note)
+    if data.is_numeric:
+        console.note("the values are numbers: regression")
+        different = np.unique(data.values)
+        few = len(different) <= 10 and len(different) < len(data.values) / 2 and (different % 1 == 0).all()
+        if model.task == "auto" and few:
+            console.note(f"if {abbreviate(different.astype(int))} are names of classes, say --task classification")
+        return
+    classes = pd.unique(data.values)
+    console.note(f"the values are {len(classes):,} classes: classification")
+    if len(classes) > max(100, len(data.values) // 3):
+        faults = FaultList("nothing was fitted", TableError)
+        received = f"{len(classes):,} different ones among {len(data.values):,}"
+        raise faults.raise_now(data.name, "must hold few classes", received, "Name another column with --value.")
+
+
+def _split(data: ValueReading, holdout: float, seed: int) -> tuple[Any, Any]:
+    """Rows to learn from, and rows to be tested on."""
+    rows = np.arange(len(data.places))
+    n_held = round(holdout * len(rows))
+    if n_held == 0:
+        return rows, rows[:0]
+    shuffled = np.random.default_rng(seed).permutation(rows)
+    return np.sort(shuffled[n_held:]), np.sort(shuffled[:n_held])
+
+
+def _kernel(model: ModelOptions) -> Kernel | None:
+    """The kernel asked for; what is given is kept, what is not is learned."""
+    from graphmatern.kernels import Diffusion, InverseCosine, Matern, RandomWalk
+
+    name = model.kernel.replace("-", "_")
+    if name == "matern" and model.nu is None and model.lengthscale is None:
+        return None
+    lengthscale = _START_LENGTHSCALE if model.lengthscale is None else model.lengthscale
+    held = ("lengthscale",) if model.lengthscale is not None else ()
+    if name == "matern":
+        nu = 1.5 if model.nu is None else model.nu
+        return Matern(nu, lengthscale, fixed=(*held, *(("nu",) if model.nu is not None else ())))
+    if name == "diffusion":
+        return Diffusion(lengthscale, fixed=held)
+    return RandomWalk() if name == "random_walk" else InverseCosine()
+
+
+def _covariates(reading: GraphReading, data: ValueReading, names: str) -> pd.DataFrame:
+    """Columns of the table of nodes, as numbers, indexed by node name."""
+    faults = FaultList("nothing was fitted", TableError)
+    if reading.nodes is None or data.graph is not reading.graph:
+        received = "no table of nodes" if reading.nodes is None else "new nodes on roads, which have none"
+        remedy = "Give --nodes with these columns, and values at nodes."
+        raise faults.raise_now("covariates", "must be known at every node", received, remedy)
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    chosen = [wanted_column(reading.nodes, name, "covariates", faults) for name in wanted]
+    faults.raise_if_any()
+    for column in chosen:
+        entries = reading.nodes[column]
+        if entries.isna().any() or not is_numeric(entries):
+            faults.add("covariates", "must be numbers at every node", f"column {str(column)!r}", "Fill in its gaps.")
+    faults.raise_if_any()
+    numbers = {str(column): pd.to_numeric(reading.nodes[column]).to_numpy(dtype=np.float64) for column in chosen}
+    return pd.DataFrame(numbers, index=data.graph.nodes)
+
+
+def _estimator(reading: GraphReading, data: ValueReading, model: ModelOptions, console: Console) -> Any:
+    import graphmatern as gm
+
+    options: dict[str, Any] = {
+        "kernel": _kernel(model),
+        "normalized": {"auto": None, "plain": False, "normalized": True}[model.laplacian],
+        "n_eigenpairs": model.eigenpairs,
+        "n_threads": model.n_threads,
+        "verbose": None if console.talks else False,
+    }
+    if model.likelihood is not None:
+        options["likelihood"] = model.likelihood
+    if data.is_numeric:
+        options |= {"engine": model.engine, "mean": model.mean}
+        if model.covariates is not None:
+            options["covariates"] = _covariates(reading, data, model.covariates)
+        return gm.GraphGPRegressor(data.graph, **options)
+    return gm.GraphGPClassifier(data.graph, **options)
+
+
+def _fit(estimator: Any, data: ValueReading, kept: Any) -> None:
+    nodes = data.graph.nodes[data.places[kept]]
+    if data.noise is None:
+        estimator.fit(nodes, data.values[kept])
+    else:
+        estimator.fit(nodes, data.values[kept], noise_variance=data.noise[kept] ** 2)
+
+
+def _score(estimator: Any, data: ValueReading, held: Any, console: Console) -> None:
+    """Say how well the values that were held out are predicted."""
+    nodes, truth = data.graph.nodes[data.places[held]], data.values[held]
+    if is_classifier(estimator):
+        share = float(np.mean(np.asarray(estimator.predict(nodes)) == truth))
+        scores = {"accuracy": share}
+    else:
+        from graphmatern.metrics import regression_report
+
+        mean, std = estimator.predict(nodes, return_std=True, observation=True)
+        scores = regression_report(truth, mean, std)
+    console.say(
+        f"held out  {len(held):,} values: " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+    )
+    console.result["holdout"] = {"values": len(held), **scores}
+
+
+def _result(estimator: Any, data: ValueReading, n_values: int) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "task": "classification" if is_classifier(estimator) else "regression",
+        "value": data.name,
+        "nodes": data.graph.n_nodes,
+        "edges": data.graph.n_edges,
+        "values": n_values,
+        "summary": estimator.summary().splitlines(),
+    }
+    for name in ("engine_", "engine_reason_", "noise_", "y_mean_", "y_scale_", "log_marginal_likelihood_", "elbo_"):
+        if hasattr(estimator, name):
+            found[name.rstrip("_")] = getattr(estimator, name)
+    if hasattr(estimator, "converged_"):
+        found["converged"] = bool(estimator.converged_)
+    return found

@@ -1,0 +1,108 @@
+"""Options that several commands share, and the values they carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "Covariates",
+    "Debug",
+    "Distance",
+    "EdgeId",
+    "Fraction",
+    "Geometry",
+    "GraphFile",
+    "GraphOptions",
+    "Json",
+    "LargestComponent",
+    "Length",
+    "Level",
+    "ModelOptions",
+    "Nodes",
+    "Parallel",
+    "Plot",
+    "Quiet",
+    "Road",
+    "Seed",
+    "Sensors",
+    "Source",
+    "Target",
+    "Threads",
+    "Weight",
+]
+
+GraphFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="GRAPH",
+        help="Edge list (.csv .tsv .parquet .xlsx), .graphml, roads (.geojson .wkt), matrix (.mtx .npz).",
+    ),
+]
+Source = Annotated[str | None, typer.Option(help="Column with one end of an edge; guessed by default.")]
+Target = Annotated[str | None, typer.Option(help="Column with the other end of an edge.")]
+Weight = Annotated[str | None, typer.Option(help="Column of edge weights.")]
+Length = Annotated[str | None, typer.Option(help="Column of edge lengths; weight = mean length / length.")]
+EdgeId = Annotated[str | None, typer.Option("--edge-id", help="Column of edge names, for values on roads.")]
+Geometry = Annotated[str | None, typer.Option(help="Column of WKT lines.")]
+Nodes = Annotated[
+    Path | None, typer.Option(help="Table of nodes: names, and longitude and latitude (or x and y) where known.")
+]
+Parallel = Annotated[
+    str, typer.Option(help="Several edges between two nodes: sum, mean_length, first or error.", metavar="RULE")
+]
+LargestComponent = Annotated[bool, typer.Option("--largest-component", help="Keep the largest connected part only.")]
+Sensors = Annotated[
+    Path | None, typer.Option(help="Table of sensors on roads (name, road, distance), inserted as nodes.")
+]
+Road = Annotated[str | None, typer.Option(help="Column with the edge name of values that lie on edges.")]
+Distance = Annotated[str | None, typer.Option(help="Column with the distance from the edge's source.")]
+Fraction = Annotated[str | None, typer.Option(help="Column with the share of the edge, instead of the distance.")]
+Covariates = Annotated[
+    str | None, typer.Option(help="Columns of the table of nodes that the mean depends on, joined by commas.")
+]
+Level = Annotated[float, typer.Option(help="Probability of the intervals.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw a map: .png, .pdf or .svg.", metavar="FILE")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Threads = Annotated[int | None, typer.Option("--n-threads", min=1, help="Threads to use; all by default.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """How a graph is read."""
+
+    path: Path
+    source: str | None = None
+    target: str | None = None
+    weight: str | None = None
+    length: str | None = None
+    edge_id: str | None = None
+    geometry: str | None = None
+    nodes: Path | None = None
+    parallel: str = "sum"
+    largest_component: bool = False
+    sensors: Path | None = None
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What is fitted."""
+
+    task: str = "auto"
+    kernel: str = "matern"
+    nu: float | None = None
+    lengthscale: float | None = None
+    laplacian: str = "auto"
+    engine: str = "auto"
+    eigenpairs: int | None = None
+    likelihood: str | None = None
+    mean: str = "constant"
+    covariates: str | None = None
+    n_threads: int | None = None
+    seed: int = 0

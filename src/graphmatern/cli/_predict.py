@@ -1,0 +1,114 @@
+"""Predictions of a fitted model in a file and on a map."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from graphmatern._validation import FaultList
+from graphmatern.cli._console import writing
+from graphmatern.cli._reading import limited_threads
+from graphmatern.errors import InputError
+from graphmatern.io import check_output, replacing, write_node_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from graphmatern.cli._console import Console
+
+__all__ = ["check_plot", "is_classifier", "predictions", "run_predict", "write_outputs"]
+
+_PICTURES = (".png", ".pdf", ".svg")
+
+
+def is_classifier(model: Any) -> bool:
+    """Whether a model predicts classes."""
+    return hasattr(model, "predict_proba")
+
+
+def predictions(model: Any, level: float) -> pd.DataFrame:
+    """Predictions at every node, in a table indexed by node name.
+
+    Parameters
+    ----------
+    model : GraphGPRegressor or GraphGPClassifier
+        The fitted model.
+    level : float
+        Probability of the intervals.
+
+    Returns
+    -------
+    DataFrame
+        As ``predict_table`` gives it; then whether the node has a value of its own, and its position where known.
+    """
+    table = model.predict_table() if is_classifier(model) else model.predict_table(level)
+    table["observed"] = np.isin(np.arange(model.graph.n_nodes), model._data.nodes)
+    if model.graph.positions is not None:
+        for name, column in zip("xyz", model.graph.positions.T, strict=False):
+            table[name] = column
+    return pd.DataFrame(table)
+
+
+def check_plot(path: Path) -> None:
+    """Raise unless a picture can be written in the format of this file."""
+    if path.suffix.lower() not in _PICTURES:
+        faults = FaultList("nothing was drawn", InputError)
+        remedy = "The ending chooses the format."
+        raise faults.raise_now("plot", f"must end in {', '.join(_PICTURES)}", repr(path.name), remedy)
+
+
+def draw(model: Any, path: Path, name: str) -> None:
+    """Draw a map of the predictions and of their uncertainty."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from graphmatern.plotting import plot_classes, plot_prediction
+
+    marked = model.graph.nodes[np.unique(model._data.nodes)]
+    if is_classifier(model):
+        axes = plot_classes(model.graph, model.predict_proba(), model.classes_, marked=marked)
+    else:
+        axes = plot_prediction(model.graph, *model.predict(return_std=True), label=name, marked=marked)
+    figure = axes[0].figure
+    try:
+        with writing(path), replacing(path) as temporary:
+            figure.savefig(temporary, format=path.suffix.lower()[1:], dpi=150)
+    finally:
+        plt.close(figure)
+
+
+def write_outputs(model: Any, out: Path | None, plot: Path | None, level: float, console: Console) -> None:
+    """Write the table and the map that were asked for, and say so."""
+    if out is not None:
+        table = predictions(model, level)
+        with writing(out):
+            write_node_table(table, out, model.graph)
+        console.say(f"{out}: predictions at {len(table):,} nodes")
+        console.result["predictions"] = str(out)
+    if plot is not None:
+        draw(model, plot, "")
+        console.say(f"{plot}: map")
+        console.result["plot"] = str(plot)
+
+
+def run_predict(
+    path: Path, out: Path | None, plot: Path | None, level: float, n_threads: int | None, console: Console
+) -> None:
+    """Predict from a model file; see the command's help for the options."""
+    from graphmatern.estimators import load
+
+    if out is not None:
+        check_output(out)
+    if plot is not None:
+        check_plot(plot)
+    with console.listening(), console.steps(2) as begin, limited_threads(n_threads):
+        begin("reading the model")
+        model = load(path)
+        begin("predicting")
+        write_outputs(model, out, plot, level, console)
+    console.result |= {"model": str(path), "nodes": model.graph.n_nodes, "classifier": is_classifier(model)}
+    console.finish()
