@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from graphmatern.cli._console import EXIT_CODES, Console, reported
+from graphmatern.cli._help import FIT, INFO, PREDICT
 from graphmatern.cli._options import (
     Covariates,
     Debug,
@@ -81,7 +82,7 @@ def demo(
     run_demo(out, seed)
 
 
-@app.command()
+@app.command(help=INFO)
 @reported
 def reproduce(
     targets: Annotated[list[str], typer.Argument(help="table1, figure1 … figure8, or all.")],
@@ -121,13 +122,7 @@ def info(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    r"""Describe a graph: size, parts, weights, what each engine would cost, and advice.
-
-    \b
-    Example, with a graph of four nodes:
-      printf 'from,to,metres\na,b,100\nb,c,300\nc,d,200\n' > roads.csv
-      graphmatern info roads.csv
-    """
+    """Describe a graph; see `INFO`."""
     del debug
     from graphmatern.cli._info import run_info
 
@@ -137,7 +132,7 @@ def info(
     run_info(options, Console(quiet=quiet, as_json=as_json))
 
 
-@app.command()
+@app.command(help=FIT)
 @reported
 def fit(
     graph: GraphFile,
@@ -183,7 +178,7 @@ def fit(
     ] = None,
     mean: Annotated[str, typer.Option(help="Mean of the process: constant or zero.")] = "constant",
     covariates: Covariates = None,
-    holdout: Annotated[float, typer.Option(help="Share of the values to test the predictions on.")] = 0.0,
+    holdout: Annotated[float, typer.Option(help="Share of the values to leave out and test the predictions on.")] = 0.0,
     level: Level = 0.95,
     seed: Seed = 0,
     n_threads: Threads = None,
@@ -191,18 +186,7 @@ def fit(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    r"""Learn a model from a graph and values at some of its nodes.
-
-    Columns are guessed from their names and entries; what was guessed is printed and can be overridden.
-    Texts are classes, numbers are regressed. Values may lie on edges: give the edge's name and the distance
-    from its source.
-
-    \b
-    Example, with a graph of four nodes:
-      printf 'from,to,metres\na,b,100\nb,c,300\nc,d,200\n' > roads.csv
-      printf 'place,speed\na,52.0\nb,47.5\nd,31.0\n' > speeds.csv
-      graphmatern fit roads.csv speeds.csv --out model.gm --predict predictions.csv
-    """
+    """Learn a model; see `FIT`."""
     del debug
     if out is None and predict is None and plot is None and holdout == 0.0:
         raise typer.BadParameter("say what to write: --out model.gm, --predict predictions.csv or --plot map.png")
@@ -239,7 +223,7 @@ def fit(
     )
 
 
-@app.command()
+@app.command(help=PREDICT)
 @reported
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that `graphmatern fit` wrote.")],
@@ -254,18 +238,7 @@ def predict(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    r"""Predict at every node, with uncertainty, from a model file.
-
-    Columns: mean, std, an interval of the process, one of a new observation, and whether data reach the node;
-    of a classifier, the class and the probability of each.
-
-    \b
-    Example, with a graph of four nodes:
-      printf 'from,to,metres\na,b,100\nb,c,300\nc,d,200\n' > roads.csv
-      printf 'place,speed\na,52.0\nb,47.5\nd,31.0\n' > speeds.csv
-      graphmatern fit roads.csv speeds.csv --out model.gm
-      graphmatern predict model.gm --out predictions.csv
-    """
+    """Predict from a model file; see `PREDICT`."""
     del debug
     if out is None and plot is None:
         raise typer.BadParameter("say what to write: --out predictions.csv or --plot map.png")

@@ -215,6 +215,8 @@ def _result(estimator: Any, data: ValueReading, n_values: int) -> dict[str, Any]
     for name in ("engine_", "engine_reason_", "noise_", "y_mean_", "y_scale_", "log_marginal_likelihood_", "elbo_"):
         if hasattr(estimator, name):
             found[name.rstrip("_")] = getattr(estimator, name)
+    if hasattr(estimator, "kernel_"):
+        found["kernel"] = repr(estimator.kernel_)
     if hasattr(estimator, "converged_"):
         found["converged"] = bool(estimator.converged_)
     return found

@@ -28,7 +28,7 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".tab", ".txt", ".parquet", ".pq", ".xlsx", ".
 
 _HEAD = 1 << 20  # bytes in which the first line of a text must end
 _MOST_COLUMNS = 10_000
-_MOST_CELLS = 50_000_000  # of a spreadsheet
+_MOST_CELLS = 20_000_000  # of a spreadsheet
 _MOST_BYTES = 4 << 30  # of a table in memory, or of an archive unpacked
 _SEPARATORS = (",", ";", "\t")
 _READABLE = "must be a readable table"

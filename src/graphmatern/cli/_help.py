@@ -1,0 +1,49 @@
+"""What the commands' help says; every example works when pasted into a shell."""
+
+from __future__ import annotations
+
+__all__ = ["EXAMPLES", "FIT", "INFO", "PREDICT"]
+
+_ROADS = r"printf 'from,to,metres\na,b,100\nb,c,300\nc,d,200\n' > roads.csv"
+_SPEEDS = r"printf 'place,speed\na,52.0\nb,47.5\nd,31.0\n' > speeds.csv"
+
+# Lines of shell per command.
+EXAMPLES = {
+    "info": [_ROADS, "graphmatern info roads.csv"],
+    "fit": [
+        _ROADS,
+        _SPEEDS,
+        "graphmatern fit roads.csv speeds.csv --out model.gm --predict predictions.csv",
+    ],
+    "predict": [
+        _ROADS,
+        _SPEEDS,
+        "graphmatern fit roads.csv speeds.csv --out model.gm",
+        "graphmatern predict model.gm --out predictions.csv",
+    ],
+}
+
+
+def _with_example(text: str, command: str) -> str:
+    # The backspace keeps the lines of the paragraph as they are.
+    return f"{text}\n\n\b\nExample, on a graph of four nodes:\n" + "\n".join(f"  {line}" for line in EXAMPLES[command])
+
+
+INFO = _with_example(
+    "Describe a graph and what to do with it.\n\n"
+    "Size, connected parts, weights, what each engine would cost, and advice.",
+    "info",
+)
+FIT = _with_example(
+    "Learn a model from a graph and values at some of its nodes.\n\n"
+    "Columns are guessed from their names and entries; what was guessed is printed and can be overridden. Numbers are "
+    "regressed, texts are classes. Values may lie on edges: give the edge's name (--road) and the distance from its "
+    "source (--distance), or a table of sensors (--sensors).",
+    "fit",
+)
+PREDICT = _with_example(
+    "Predict at every node, with uncertainty, from a model file.\n\n"
+    "Columns: mean, std, an interval of the process, one of a new observation, whether data reach the node (informed), "
+    "and whether it has a value of its own (observed); of a classifier, the class and the probability of each.",
+    "predict",
+)
