@@ -82,7 +82,7 @@ def demo(
     run_demo(out, seed)
 
 
-@app.command(help=INFO)
+@app.command()
 @reported
 def reproduce(
     targets: Annotated[list[str], typer.Argument(help="table1, figure1 … figure8, or all.")],
@@ -104,7 +104,7 @@ def reproduce(
     run(targets, out, options, typer.echo)
 
 
-@app.command()
+@app.command(help=INFO)
 @reported
 def info(
     graph: GraphFile,
