@@ -3,5 +3,12 @@
 from graphmatern.inference._node_kernel import NodeKernel
 from graphmatern.inference._strategies import EigenvectorStrategy, InducingNodeStrategy
 from graphmatern.interop._likelihoods import NodeLikelihood
+from graphmatern.interop._sparse_operator import SparsePrecisionLinearOperator
 
-__all__ = ["EigenvectorStrategy", "InducingNodeStrategy", "NodeKernel", "NodeLikelihood"]
+__all__ = [
+    "EigenvectorStrategy",
+    "InducingNodeStrategy",
+    "NodeKernel",
+    "NodeLikelihood",
+    "SparsePrecisionLinearOperator",
+]
