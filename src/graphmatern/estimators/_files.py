@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 
 from graphmatern.errors import GraphMaternError, ModelFileError
 from graphmatern.graph import Spectrum
@@ -50,6 +51,19 @@ class Savable(ABC):
     def _restore(self, state: dict[str, Any]) -> None:
         """Become fitted again, on a fresh estimator with the same options, from what `_state` returned."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What was fitted holds factors and closures; pickling stores what a model file would.
+        if not _is_fitted(self):
+            return dict(vars(self))
+        return {"_options": self.get_params(deep=False), "_fitted_state": self._state()}  # type: ignore[attr-defined]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "_fitted_state" not in state:
+            self.__dict__.update(state)
+            return
+        type(self).__init__(self, **state["_options"])
+        self._restore(state["_fitted_state"])
+
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file; `graphmatern.load` reads it.
 
@@ -67,6 +81,14 @@ class Savable(ABC):
         options = self.get_params(deep=False)  # type: ignore[attr-defined]
         packed = pack({"options": options, "fitted": self._state()}, arrays, _CODECS)
         write_container(path, kind, packed, arrays)
+
+
+def _is_fitted(estimator: Savable) -> bool:
+    try:
+        estimator._require_fit()
+    except NotFittedError:
+        return False
+    return True
 
 
 def load(path: str | Path) -> Any:

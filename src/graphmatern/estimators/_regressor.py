@@ -14,6 +14,7 @@ from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._data import TrainingData, read_observations
 from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
 from graphmatern.estimators._results import RegressionResults
+from graphmatern.graph import Graph
 from graphmatern.inference._engines import ENGINES, choose_engine
 from graphmatern.inference._fit_spectral import eigenpairs_used
 from graphmatern.inference._fitting import FitOptions, FitProblem, FittedEngine
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from graphmatern.graph import Graph
     from graphmatern.inference._rules import LogNormal
     from graphmatern.kernels import Kernel
 
@@ -196,6 +196,9 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         if self.optimizer is not None:
             check_choice("optimizer", self.optimizer, ("lbfgs", "adam"), KernelError)
         faults = FaultList("nothing was fitted", KernelError)
+        if not isinstance(self.graph, Graph):
+            remedy = "Make one with gm.Graph.from_edges, from_networkx or another constructor."
+            faults.add("graph", "must be a graphmatern Graph", f"a {type(self.graph).__name__}", remedy)
         if self.kernel is not None and not hasattr(self.kernel, "spectral_weights"):
             remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0)."
             faults.add("kernel", "must be a kernel of this package", f"a {type(self.kernel).__name__}", remedy)
@@ -337,12 +340,14 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
             received = f"{more.y.shape[1]} columns" if self._data.noise is None else "known noise variances"
             rule = "must have as many replicates as before, without known noise variances"
             raise faults.raise_now("y", rule, received, "Fit again with all data.")
-        other = copy.copy(self)
         joined = TrainingData(np.concatenate([self._data.nodes, more.nodes]), np.vstack([self._data.y, more.y]), None)
-        other.kernel, other.noise, other.optimizer = self.kernel_, self.noise_, None
-        other.engine = self.engine_  # type: ignore[assignment]
+        options = self.get_params(deep=False)
+        kept = {"kernel": self.kernel_, "noise": self.noise_, "optimizer": None, "engine": self.engine_}
+        other = type(self)(**{**options, **kept})
+        for name in ("y_mean_", "y_scale_", "_covariates"):
+            setattr(other, name, getattr(self, name))
         other._learn(joined)
-        other.kernel, other.noise, other.optimizer, other.engine = self.kernel, self.noise, self.optimizer, self.engine
+        other.set_params(**{name: options[name] for name in kept})
         other.engine_reason_ = self.engine_reason_
         return other
 
