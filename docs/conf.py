@@ -2,6 +2,7 @@
 
 import os
 import re
+import tempfile
 from pathlib import Path
 
 from graphmatern import __version__
@@ -10,6 +11,7 @@ project = "graphmatern"
 author = "The graphmatern developers"
 release = __version__
 extensions = [
+    "matplotlib.sphinxext.plot_directive",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
@@ -27,6 +29,14 @@ html_theme_options = {
     "page_width": "1100px",
     "fixed_sidebar": True,
 }
+
+# Pictures of the guide are drawn by the code above them.
+plot_include_source = True
+plot_html_show_source_link = False
+plot_html_show_formats = False
+plot_formats = [("png", 100)]
+plot_pre_code = ""
+plot_working_directory = tempfile.mkdtemp()  # what a page saves is not kept
 
 # Examples on real data are run where the data are at hand, else only shown: building the pages downloads nothing.
 examples = Path(__file__).parents[1] / "examples"

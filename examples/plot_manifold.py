@@ -37,5 +37,5 @@ for name, mean in {"along the surface": model.predict(), "through space": outsid
 
 # %%
 # The kernel seen from one point: it follows the sheet and does not jump to the next layer.
-gm.plotting.plot_kernel(model.kernel_.on(graph), known[7])
+gm.plotting.plot_kernel(model.kernel_.on(graph), known[points[known, 1].argmin()])
 plt.show()

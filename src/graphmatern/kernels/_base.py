@@ -170,9 +170,8 @@ class SumKernel(Kernel):
     Examples
     --------
     >>> import graphmatern as gm
-    >>> both = gm.Matern(lengthscale=10.0) + gm.Diffusion(lengthscale=1.0)
-    >>> len(both.terms)
-    2
+    >>> gm.Matern(lengthscale=10.0) + 0.5 * gm.Diffusion(lengthscale=1.0)
+    Matern(nu=1.5, lengthscale=10, variance=1) + 0.5 * Diffusion(lengthscale=1, variance=1)
     """
 
     def __init__(self, *kernels: Kernel) -> None:
@@ -185,6 +184,9 @@ class SumKernel(Kernel):
         for kernel in kernels:
             flat.extend(kernel.terms if isinstance(kernel, SumKernel) else [kernel])
         self._terms = torch.nn.ModuleList(flat)
+
+    def __repr__(self) -> str:
+        return " + ".join(repr(term) for term in self.terms)
 
     @property
     def terms(self) -> list[Kernel]:
@@ -234,6 +236,10 @@ class ScaledKernel(Kernel):
         self.factor = float(factor)
         self.kernel = kernel
 
+    def __repr__(self) -> str:
+        inner = f"({self.kernel!r})" if isinstance(self.kernel, SumKernel) else repr(self.kernel)
+        return f"{self.factor:.6g} * {inner}"
+
     @property
     def requires_normalized(self) -> bool:
         """Whether the kernel needs the normalised Laplacian."""
@@ -245,7 +251,3 @@ class ScaledKernel(Kernel):
 
     def _check_laplacian(self, *, normalized: bool, faults: FaultList) -> None:
         self.kernel._check_laplacian(normalized=normalized, faults=faults)
-
-    def extra_repr(self) -> str:
-        """Describe the factor for ``repr``."""
-        return f"factor={self.factor:.6g}"

@@ -109,7 +109,8 @@ def plot_spectrum(bound: BoundKernel, ax: Axes | None = None, *, label: str | No
         label = f"{bound.kernel!r}\n99 % of the variance in {count:,} of {len(values):,} eigenpairs"
     first = not ax.lines
     marker = "o" if len(values) <= 50 else None
-    ax.plot(values, np.maximum(weights, weights.max() * 1e-12), linewidth=2, marker=marker, markersize=4, label=label)
+    seen = np.where(weights < weights.max() * 1e-8, np.nan, weights)  # the rest of a diffusion kernel is no variance
+    ax.plot(values, seen, linewidth=2, marker=marker, markersize=4, label=label)
     if first:
         shown = values[np.unique(np.linspace(0, len(values) - 1, 400).astype(int))]
         heights = np.zeros(len(shown))
