@@ -9,7 +9,7 @@ import pandas as pd
 
 from graphmatern._validation import FaultList, abbreviate, check_choice
 from graphmatern.cli._console import writing
-from graphmatern.cli._predict import check_plot, is_classifier, write_outputs
+from graphmatern.cli._predict import check_wishes, is_classifier, write_outputs
 from graphmatern.cli._reading import limited_threads, load_graph
 from graphmatern.errors import InputError, TableError
 from graphmatern.io import check_output, read_values
@@ -45,7 +45,8 @@ def run_fit(
     ignore_unknown: bool,
 ) -> None:
     """Learn from a graph and values, and write what was asked for; see the command's help for the options."""
-    _check(model, predict, plot, holdout)
+    check_wishes(out, predict, plot, level)
+    _check(model, holdout)
     with console.listening(), console.steps(4) as begin, limited_threads(model.n_threads):
         begin("reading the graph")
         reading = load_graph(graph, console, columns)
@@ -74,7 +75,7 @@ def run_fit(
     console.finish()
 
 
-def _check(model: ModelOptions, predict: Path | None, plot: Path | None, holdout: float) -> None:
+def _check(model: ModelOptions, holdout: float) -> None:
     """Refuse what can be refused before any work is done."""
     check_choice("task", model.task, _TASKS, InputError)
     check_choice("kernel", model.kernel.replace("-", "_"), _KERNELS, InputError)
@@ -86,10 +87,6 @@ def _check(model: ModelOptions, predict: Path | None, plot: Path | None, holdout
         if value is not None and not (np.isfinite(value) and value > 0):
             faults.add(option, "must be a positive number", f"{value:g}", "Leave it out to have it learned.")
     faults.raise_if_any()
-    if predict is not None:
-        check_output(predict)
-    if plot is not None:
-        check_plot(plot)
 
 
 def _say_values(data: ValueReading, path: Path, model: ModelOptions, console: Console) -> None:

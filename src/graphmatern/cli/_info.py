@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["run_info"]
 
-_ALL_PAIRS = 3_000  # nodes up to which all eigenpairs are used by default
-_SOME_PAIRS = 500
 _MOST_ENTRIES = 50_000_000  # of a power of the Laplacian that is formed for a prediction
 
 
@@ -75,16 +73,17 @@ def _range(values: Any) -> dict[str, float]:
 
 def _spectral_cost(graph: Graph) -> dict[str, Any]:
     """Memory of the eigenvectors; seconds of a dense decomposition, where it is one."""
-    n = graph.n_nodes
-    if n <= _ALL_PAIRS:
+    from graphmatern.inference._fit_spectral import eigenpairs_used
+
+    n, some = graph.n_nodes, eigenpairs_used(graph, None)
+    if some is None:
         return {
             "engine": f"spectral, all {n:,} eigenpairs",
             "bytes": 32 * n**2,
             "seconds": 10.0 * n**3 / 2e10,
             "per": "once",
         }
-    bytes_needed = 24 * n * _SOME_PAIRS
-    return {"engine": f"spectral, {_SOME_PAIRS} eigenpairs", "bytes": bytes_needed, "seconds": None, "per": "once"}
+    return {"engine": f"spectral, {some} eigenpairs", "bytes": 24 * n * some, "seconds": None, "per": "once"}
 
 
 def _markov_cost(graph: Graph, nu: int) -> dict[str, Any]:
@@ -102,9 +101,12 @@ def _markov_cost(graph: Graph, nu: int) -> dict[str, Any]:
 
 
 def _advice(graph: Graph, costs: list[dict[str, Any]]) -> list[str]:
-    from graphmatern.estimators import GraphGPRegressor
+    from graphmatern.inference._engines import choose_engine
+    from graphmatern.inference._fitting import FitOptions, FitProblem
 
-    engine, _, reason = GraphGPRegressor(graph)._choose_engine(None)
+    no_data = np.zeros((graph.n_nodes, 0))
+    problem = FitProblem(graph, None, [], no_data, None, None, FitOptions(normalized=False))
+    engine, reason = choose_engine(problem, "auto")
     found = [f"--engine auto would take the {engine} engine ({reason})"]
     memory = available_memory()
     if any(cost["bytes"] is not None and cost["bytes"] > memory for cost in costs):

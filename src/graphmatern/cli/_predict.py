@@ -11,14 +11,15 @@ from graphmatern._validation import FaultList
 from graphmatern.cli._console import writing
 from graphmatern.cli._reading import limited_threads
 from graphmatern.errors import InputError
-from graphmatern.io import check_output, replacing, write_node_table
+from graphmatern.io import check_output, check_target, replacing, write_node_table
+from graphmatern.metrics import half_width
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from graphmatern.cli._console import Console
 
-__all__ = ["check_plot", "is_classifier", "predictions", "run_predict", "write_outputs"]
+__all__ = ["check_wishes", "is_classifier", "predictions", "run_predict", "write_outputs"]
 
 _PICTURES = (".png", ".pdf", ".svg")
 
@@ -51,12 +52,19 @@ def predictions(model: Any, level: float) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def check_plot(path: Path) -> None:
-    """Raise unless a picture can be written in the format of this file."""
-    if path.suffix.lower() not in _PICTURES:
+def check_wishes(model: Path | None, out: Path | None, plot: Path | None, level: float) -> None:
+    """Refuse what cannot be written before any work is done."""
+    half_width(level)
+    if out is not None:
+        check_output(out)
+    if plot is not None and plot.suffix.lower() not in _PICTURES:
         faults = FaultList("nothing was drawn", InputError)
         remedy = "The ending chooses the format."
-        raise faults.raise_now("plot", f"must end in {', '.join(_PICTURES)}", repr(path.name), remedy)
+        raise faults.raise_now("plot", f"must end in {', '.join(_PICTURES)}", repr(plot.name), remedy)
+    for path in (model, out, plot):
+        if path is not None:
+            with writing(path):
+                check_target(path)
 
 
 def draw(model: Any, path: Path, name: str) -> None:
@@ -101,10 +109,7 @@ def run_predict(
     """Predict from a model file; see the command's help for the options."""
     from graphmatern.estimators import load
 
-    if out is not None:
-        check_output(out)
-    if plot is not None:
-        check_plot(plot)
+    check_wishes(None, out, plot, level)
     with console.listening(), console.steps(2) as begin, limited_threads(n_threads):
         begin("reading the model")
         model = load(path)

@@ -1,7 +1,7 @@
 """Files: written whole or not at all, model files without code in them, graphs and tables of many formats."""
 
 from graphmatern.graph._table_files import read_table
-from graphmatern.io._atomic import replacing
+from graphmatern.io._atomic import check_target, replacing
 from graphmatern.io._container import read_container, write_container
 from graphmatern.io._graph_files import GraphReading, read_graph
 from graphmatern.io._outputs import check_output, write_node_table
@@ -14,6 +14,7 @@ __all__ = [
     "ValueColumns",
     "ValueReading",
     "check_output",
+    "check_target",
     "insert_sensors",
     "pack",
     "read_container",

@@ -17,12 +17,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["replacing"]
+__all__ = ["check_target", "replacing"]
 
 try:
     import fcntl
 except ImportError:  # where there is no flock, a file that is open cannot be removed either
     fcntl = None  # type: ignore[assignment]
+
+
+def check_target(path: str | Path) -> Path:
+    """Return the file that a path leads to; raise `OSError` where it is plain that none can be written there."""
+    target = Path(path).resolve()
+    if target.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a folder; give the name of a file")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {str(target.parent)!r}; make it first, or choose another place")
+    if not os.access(target.parent, os.W_OK):
+        raise PermissionError(f"the folder {str(target.parent)!r} cannot be written to; choose another place")
+    return target
 
 
 @contextmanager
@@ -55,11 +67,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     ('1 2 3', 1)
     >>> folder.cleanup()
     """
-    target = Path(path).resolve()
-    if target.is_dir():
-        raise IsADirectoryError(f"{str(path)!r} is a folder; give the name of a file")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {str(target.parent)!r}; make it first, or choose another place")
+    target = check_target(path)
     stem = _stem(target)
     _remove_litter(target.parent, stem)
     temporary, lock = _create(target.parent, stem)

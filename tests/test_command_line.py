@@ -1,0 +1,305 @@
+"""The command line: two files in, predictions out, the same as from Python; clear words and codes when it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import graphmatern as gm
+from graphmatern.cli._app import app
+from graphmatern.cli._help import EXAMPLES
+
+DATA = Path(os.environ.get("GRAPHMATERN_DATA", "."))
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def city(tmp_path: Path) -> Path:
+    """A folder with the files of a small city."""
+    graph = gm.make_roads(60, seed=3)
+    edges = graph.edges[["source", "target", "length"]]
+    edges.insert(0, "road", [f"r{k}" for k in range(len(edges))])
+    edges.to_csv(tmp_path / "roads.csv", index=False)
+    assert graph.positions is not None
+    nodes = pd.DataFrame({"node": graph.nodes, "x": graph.positions[:, 0], "y": graph.positions[:, 1]})
+    nodes["height"] = np.cos(np.arange(len(nodes)))
+    nodes.to_csv(tmp_path / "nodes.csv", index=False)
+    speeds = 50.0 + 10.0 * np.sin(4.0 * graph.positions[:, 0])
+    table = pd.DataFrame({"node": graph.nodes, "speed": speeds, "sd": 0.5})[::2]
+    table.to_csv(tmp_path / "speeds.csv", index=False)
+    return tmp_path
+
+
+# ---------------------------------------------------------------------- what comes out
+def test_fit_and_predict_equal_the_library(city: Path) -> None:
+    result = run("fit", city / "roads.csv", city / "speeds.csv", "--value", "speed", "--out", city / "m.gm")
+    assert result.exit_code == 0, result.output
+    assert "edges from 'source' to 'target', length 'length', id 'road'" in result.output
+    assert "nodes from 'node', values from 'speed'" in result.output
+    result = run("predict", city / "m.gm", "--out", city / "p.csv", "--level", "0.9")
+    assert result.exit_code == 0, result.output
+    graph = gm.Graph.from_edges(pd.read_csv(city / "roads.csv"), length="length", id="road")
+    speeds = pd.read_csv(city / "speeds.csv").set_index("node")["speed"]
+    expected = gm.GraphGPRegressor(graph).fit(speeds).predict_table(0.9)
+    found = pd.read_csv(city / "p.csv").set_index("node")
+    assert found.index.tolist() == expected.index.tolist()
+    for column in expected:
+        np.testing.assert_allclose(found[column].to_numpy(float), expected[column].to_numpy(float), rtol=1e-10)
+    assert found.index[found["observed"]].tolist() == sorted(speeds.index, key=expected.index.get_loc)
+
+
+def test_one_go_and_two_steps_agree(city: Path) -> None:
+    arguments = ["fit", city / "roads.csv", city / "speeds.csv", "--nodes", city / "nodes.csv", "--quiet"]
+    result = run(*arguments, "--value", "speed", "--out", city / "m.gm", "--predict", city / "one.csv")
+    assert (result.exit_code, result.output) == (0, "")
+    assert run("predict", city / "m.gm", "--out", city / "two.csv", "-q").exit_code == 0
+    assert (city / "one.csv").read_bytes() == (city / "two.csv").read_bytes()
+    header = (city / "one.csv").read_text().splitlines()[0]
+    assert header == "node,mean,std,lower,upper,observation_lower,observation_upper,informed,observed,x,y"
+
+
+def test_options_reach_the_model(city: Path) -> None:
+    base = ["fit", city / "roads.csv", city / "speeds.csv", "--value", "speed", "--json", "--out", city / "m.gm"]
+    cases: list[tuple[list[Any], dict[str, Any]]] = [
+        (["--engine", "markov", "--nu", "2"], {"engine": "markov"}),
+        (["--kernel", "diffusion", "--lengthscale", "3"], {"kernel": "lengthscale=3, "}),
+        (["--kernel", "random-walk"], {"kernel": "RandomWalk"}),
+        (["--kernel", "inverse_cosine", "--eigenpairs", "20"], {"kernel": "InverseCosine"}),
+        (["--nu", "0.5", "--laplacian", "normalized", "--mean", "zero"], {"kernel": "nu=0.5, "}),
+        (["--noise-std", "sd"], {}),
+        (["--nodes", city / "nodes.csv", "--covariates", "height, x"], {}),
+        (["--holdout", "0.25", "--seed", "4"], {"values": 20}),
+        (["--largest-component", "--n-threads", "1"], {}),
+    ]
+    for options, expected in cases:
+        result = run(*base, *options)
+        assert result.exit_code == 0, (options, result.output)
+        found = json.loads(result.stdout)
+        for key, value in expected.items():
+            assert found[key] == value or str(value) in str(found[key]), (options, found)
+        model = gm.load(city / "m.gm")
+        assert np.isfinite(model.predict()).all()
+        if "--noise-std" in options:
+            np.testing.assert_array_equal(model._data.noise, 0.25)
+        if "--covariates" in options:
+            assert list(model.covariates.columns) == ["height", "x"]
+        if "--laplacian" in options:
+            assert (model.normalized, model.mean) == (True, "zero")
+        if "--holdout" in options:
+            assert found["holdout"]["values"] == 7
+            assert found["holdout"]["rmse"] > 0
+
+
+def test_values_on_roads_are_predicted_there(city: Path) -> None:
+    roads = pd.read_csv(city / "roads.csv")
+    sensors = pd.DataFrame(
+        {"sensor": ["s1", "s2", "s3"], "road": roads["road"][:3], "distance": roads["length"][:3] / 3}
+    )
+    sensors.to_csv(city / "sensors.csv", index=False)
+    sensors.assign(speed=[1.5, 2.5, 4.0]).to_csv(city / "on_roads.csv", index=False)
+    pd.DataFrame({"sensor": ["s1", "s2", "s3"], "speed": [1.5, 2.5, 4.0]}).to_csv(city / "by_name.csv", index=False)
+    one = run("fit", city / "roads.csv", city / "on_roads.csv", "--predict", city / "one.csv")
+    assert one.exit_code == 0, one.output
+    assert "3 new nodes" in one.output
+    two = run(
+        "fit",
+        city / "roads.csv",
+        city / "by_name.csv",
+        "--sensors",
+        city / "sensors.csv",
+        "--predict",
+        city / "two.csv",
+    )
+    assert two.exit_code == 0, two.output
+    assert (city / "one.csv").read_bytes() == (city / "two.csv").read_bytes()
+    table = pd.read_csv(city / "one.csv").set_index("node")
+    assert table.index[-3:].tolist() == ["s1", "s2", "s3"]
+    assert table["observed"].sum() == 3
+
+
+def test_info_describes_a_graph(city: Path) -> None:
+    result = run("info", city / "roads.csv", "--nodes", city / "nodes.csv")
+    assert result.exit_code == 0, result.output
+    assert "markov, smoothness 2" in result.output
+    assert "--engine auto would take the spectral engine" in result.output
+    found = json.loads(run("info", city / "roads.csv", "--json").stdout)
+    graph = gm.Graph.from_edges(pd.read_csv(city / "roads.csv"), length="length")
+    assert (found["nodes"], found["edges"], found["components"]) == (graph.n_nodes, graph.n_edges, 1)
+    assert found["costs"][1]["bytes"] > 0
+    assert run("info", city / "roads.csv", "--quiet").output == ""
+
+
+def test_pictures_and_maps_are_written(city: Path) -> None:
+    base = ["fit", city / "roads.csv", city / "speeds.csv", "--value", "speed", "--nodes", city / "nodes.csv"]
+    result = run(*base, "--plot", city / "map.png", "--predict", city / "p.geojson")
+    assert result.exit_code == 0, result.output
+    assert (city / "map.png").read_bytes().startswith(b"\x89PNG")
+    features = json.loads((city / "p.geojson").read_text())["features"]
+    assert features[0]["geometry"]["type"] == "Point"
+    assert set(features[0]["properties"]) >= {"node", "mean", "std", "informed"}
+
+
+def test_few_whole_numbers_raise_the_question_of_classes(city: Path) -> None:
+    (city / "v.csv").write_text("node,kind\n" + "".join(f"{k},{k % 2}\n" for k in range(12)))
+    result = run("fit", city / "roads.csv", city / "v.csv", "--holdout", "0.1")
+    assert "if 0, 1 are names of classes, say --task classification" in result.output
+
+
+# ---------------------------------------------------------------------- what goes wrong
+CASES: dict[str, tuple[list[str], int, str]] = {
+    "no such graph": (["info", "absent.csv"], 3, "no such file"),
+    "graph is a folder": (["info", "."], 3, "is a folder"),
+    "no such column": (["info", "roads.csv", "--length", "metres"], 3, "must be a column of the table"),
+    "values without nodes": (["fit", "roads.csv", "odd.csv", "--out", "m.gm"], 3, "column of node names"),
+    "nothing to write": (["fit", "roads.csv", "speeds.csv"], 2, "say what to write"),
+    "nothing to predict": (["predict", "m.gm"], 2, "say what to write"),
+    "unknown option": (["fit", "roads.csv", "speeds.csv", "--ouch"], 2, "No such option"),
+    "wrong kernel": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--kernel", "rbf"], 3, "`kernel` must be"),
+    "wrong smoothness": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--nu", "-1"], 3, "positive number"),
+    "odd engine": (
+        ["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--engine", "markov", "--nu", "1.5"],
+        3,
+        "integer smoothness",
+    ),
+    "no such folder": (["fit", "roads.csv", "speeds.csv", "--out", "absent/m.gm"], 4, "there is no folder"),
+    "out is a folder": (["fit", "roads.csv", "speeds.csv", "--out", "."], 4, "is a folder"),
+    "format of output": (["fit", "roads.csv", "speeds.csv", "--predict", "p.docx"], 3, "must end in"),
+    "format of picture": (["fit", "roads.csv", "speeds.csv", "--plot", "p.docx"], 3, "must end in"),
+    "map without positions": (["fit", "roads.csv", "speeds.csv", "--predict", "p.geojson"], 3, "needs positions"),
+    "no model": (["predict", "speeds.csv", "--out", "p.csv"], 3, "is not a model file"),
+    "no such model": (["predict", "absent.gm", "--out", "p.csv"], 3, "no such file"),
+    "wrong level": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--level", "95"], 3, "between 0 and 1"),
+    "predicted into nowhere": (
+        ["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--predict", "absent/p.csv"],
+        4,
+        "there is no folder",
+    ),
+    "wrong share": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--holdout", "2"], 3, "`holdout` must be"),
+    "covariates from nowhere": (
+        ["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--covariates", "height"],
+        3,
+        "no table of nodes",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_failures_have_words_and_codes(
+    city: Path, name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments, code, words = CASES[name]
+    (city / "odd.csv").write_text("who,what\nx,1.5\ny,2.5\n")
+    monkeypatch.chdir(city)
+    before = files(city)
+    result = run(*arguments)
+    assert result.exit_code == code, result.output
+    shown = re.sub(r"\s+", " ", re.sub(r"[│╭╮╰╯─]", "", result.stderr))
+    assert words in shown
+    assert "Traceback" not in result.output
+    assert files(city) == before, "something was written"
+
+
+def test_a_bug_is_reported_without_a_traceback_unless_asked(city: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("graphmatern.cli._info.load_graph", fail)
+    result = run("info", city / "roads.csv")
+    assert result.exit_code == 1
+    assert "ZeroDivisionError: oh" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "Traceback" in run("info", city / "roads.csv", "--debug").stderr
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (MemoryError(), 1), (OSError(28, "full"), 3)])
+def test_interruptions_and_shortages_have_codes(
+    city: Path, error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr("graphmatern.cli._info.load_graph", fail)
+    result = run("info", city / "roads.csv")
+    assert result.exit_code == code
+    assert result.stderr.startswith("graphmatern: ")
+
+
+def test_old_files_stay_when_writing_fails(city: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (city / "p.csv").write_text("old")
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pandas.DataFrame.to_csv", fail)
+    result = run("fit", city / "roads.csv", city / "speeds.csv", "--value", "speed", "--predict", city / "p.csv")
+    assert result.exit_code == 4
+    assert "No space left" in result.stderr
+    assert (city / "p.csv").read_text() == "old"
+    assert files(city) == ["nodes.csv", "p.csv", "roads.csv", "speeds.csv"]
+
+
+def test_warnings_are_lines_of_their_own(city: Path) -> None:
+    (city / "twice.csv").write_text("from,to,length\n0,1,5\n1,0,7\n1,1,2\n")
+    result = run("info", city / "twice.csv")
+    assert "warning: 1 self-loop dropped" in result.stderr
+    assert "warning: 1 of 2 edges repeat a pair" in result.stderr
+    assert json.loads(run("info", city / "twice.csv", "--json").stdout)["warnings"]
+
+
+# ---------------------------------------------------------------------- help
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_examples_of_the_help_work_when_pasted(command: str, tmp_path: Path) -> None:
+    shown = run(command, "--help").output
+    lines = [line.strip() for line in shown.partition("of four nodes:")[2].partition("Arguments")[0].splitlines()]
+    lines = [line for line in lines if line.startswith(("printf", "graphmatern"))]
+    assert lines == EXAMPLES[command]
+    script = tmp_path / "graphmatern"
+    script.write_text(f"#!{sys.executable}\nfrom graphmatern.cli import main\nmain()\n")
+    script.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh", "-ec", "\n".join(lines)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "[" not in done.stderr, "a progress bar where there is no terminal"
+
+
+def test_exit_codes_are_documented() -> None:
+    shown = re.sub(r"\s+", " ", run("--help").output)
+    assert "0 done; 1 the computation failed; 2 wrong use" in shown
+
+
+# ---------------------------------------------------------------------- real data
+@pytest.mark.data
+def test_traffic_from_plain_files_equals_the_library(tmp_path: Path) -> None:
+    folder = DATA / "traffic"
+    result = run(
+        "fit",
+        folder / "edges.csv",
+        folder / "speeds.csv",
+        *("--nodes", folder / "nodes.csv", "--out", tmp_path / "m.gm"),
+    )
+    assert result.exit_code == 0, result.output
+    assert run("predict", tmp_path / "m.gm", "--out", tmp_path / "p.csv").exit_code == 0
+    data = gm.datasets.load_traffic()
+    expected = gm.GraphGPRegressor(data.graph).fit(data.values).predict_table()
+    found = pd.read_csv(tmp_path / "p.csv").set_index("node")
+    for column in expected:
+        np.testing.assert_allclose(found[column].to_numpy(float), expected[column].to_numpy(float), rtol=1e-10)
