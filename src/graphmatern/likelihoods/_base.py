@@ -65,6 +65,8 @@ class Likelihood(Parameterized, ABC):
 
     _error = LikelihoodError
     n_latents: int = 1
+    #: Whether adding one number to all latent processes changes nothing.
+    shift_invariant: ClassVar[bool] = False
     _default_points: ClassVar[int] = 32
 
     def __init__(self, *, fixed: tuple[str, ...] = (), n_points: int | None = None, **values: float) -> None:
@@ -93,6 +95,16 @@ class Likelihood(Parameterized, ABC):
 
     def note_faults(self, y: NDArray[np.float64], faults: FaultList) -> None:
         """Note as faults observations that the likelihood cannot give rise to; none by default."""
+
+    def starting_sites(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """A first guess at f and at its precision, from the observations alone.
+
+        Returns
+        -------
+        centre, precision : Tensor, shape (n_latents, n)
+        """
+        shape = (self.n_latents, len(y))
+        return torch.zeros(shape, dtype=torch.float64), torch.ones(shape, dtype=torch.float64)
 
     # ------------------------------------------------------------------ expectations
     def _quadrature(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:

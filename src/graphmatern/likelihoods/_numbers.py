@@ -129,6 +129,10 @@ class Gaussian(Numeric):
         """In closed form; see `Likelihood.expected_log_prob`."""
         return self.log_prob(y, mean) - 0.5 * variance[0] / self.noise
 
+    def starting_sites(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The observations themselves, which is exact."""
+        return y[None], (torch.ones_like(y) / self.noise.detach())[None]
+
     def observation_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and variance of a new observation."""
         return mean[0], variance[0] + self.noise
@@ -173,6 +177,11 @@ class StudentT(Numeric):
         squared = ((y - f[..., 0, :]) / self.scale) ** 2
         return constant - torch.log(self.scale) - half * torch.log1p(squared / df)
 
+    def starting_sites(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """As if the noise were Gaussian, of the same variance."""
+        noise = self.scale.detach() ** 2 * self.df.detach() / (self.df.detach() - 2.0)
+        return y[None], (torch.ones_like(y) / noise)[None]
+
     def observation_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and variance of a new observation."""
         return mean[0], variance[0] + self.scale**2 * self.df / (self.df - 2.0)
@@ -191,6 +200,10 @@ class _Counts(Numeric):
         if bad.any():
             rule = f"must hold counts, whole numbers of at least 0, for {type(self).__name__}"
             faults.add("y", rule, describe_rows(bad, y), "Use exposures for rates, or another likelihood.")
+
+    def starting_sites(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logarithms of the counts, whose variance is about one over the count."""
+        return torch.log(y + 0.5)[None], (y + 0.5)[None]
 
     def response_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and variance of the rate e^f, which is log-normal."""

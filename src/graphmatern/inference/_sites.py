@@ -1,0 +1,335 @@
+"""Variational inference by natural-gradient updates of Gaussian sites.
+
+q(f) is proportional to p(f) Π exp(η₁ f(x) − ½ η₂ f(x)²), with one site (η₁, η₂) per observation and latent process: its
+precision is that of the prior plus η₂ at the observed nodes. This is the best Gaussian q there is, since the optimum
+has this form (Opper and Archambeau 2009), and its natural gradient needs only marginals: with E the expected
+log-likelihood, the optimum has η₂ = −2 ∂E/∂v and η₁ = ∂E/∂m + η₂ m (Khan and Lin 2017). Means m are those of processes
+of mean zero; offsets (known ones, and a constant mean) are added before the likelihood sees them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+
+from graphmatern.errors import NumericalError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.likelihoods import Likelihood
+    from graphmatern.likelihoods._base import Expectation
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["LatentPosterior", "LatentPrior", "Marginals", "SiteObservations", "SiteState", "Sites", "fit_sites"]
+
+_SMALLEST_STEP = 2.0**-16
+_SLACK = 1e-12  # by which rounding may lower an ELBO, relative to its size
+
+
+class Sites(NamedTuple):
+    """Natural parameters of the sites; each of shape (n_latents, n)."""
+
+    first: Floats
+    second: Floats
+
+    def towards(self, other: Sites, share: float) -> Sites:
+        """Move a share of the way to others; shares above 0 and up to 1."""
+        if share == 1.0:
+            return other
+        return Sites(*((1.0 - share) * own + share * its for own, its in zip(self, other, strict=True)))
+
+
+class Marginals(NamedTuple):
+    """Of q at the observations, for latent processes of mean zero.
+
+    Attributes
+    ----------
+    mean, variance : ndarray, shape (n_latents, n)
+        Moments of f at the observed nodes.
+    log_determinant : float
+        Sum over the latent processes of log det (precision of q) − log det (precision of the prior).
+    """
+
+    mean: Floats
+    variance: Floats
+    log_determinant: float
+
+    def divergence(self, sites: Sites) -> float:
+        """KL(q ‖ p) = ½ (log-determinant + Σ (η₁ − η₂ m) m − Σ η₂ v)."""
+        first, second = sites
+        forms = float(np.sum((first - second * self.mean) * self.mean) - np.sum(second * self.variance))
+        return 0.5 * (self.log_determinant + forms)
+
+
+class LatentPrior(ABC):
+    """Independent latent processes with one covariance, at fixed parameters: what an engine must be able to say."""
+
+    @abstractmethod
+    def marginals(self, sites: Sites) -> Marginals:
+        """Marginals of q.
+
+        Raises
+        ------
+        NotPositiveDefiniteError
+            Where negative sites outweigh the prior.
+        """
+
+    @abstractmethod
+    def gradient(self, sites: Sites, marginals: Marginals) -> Floats:
+        """Derivative of KL(q ‖ p) in the engine's coordinates at fixed q; shape (n_coordinates,)."""
+
+
+class LatentPosterior(ABC):
+    """The latent processes under q at any nodes, means without offsets."""
+
+    @abstractmethod
+    def mean(self, nodes: Longs) -> Floats:
+        """Means; shape (n_latents, n_nodes)."""
+
+    @abstractmethod
+    def variance(self, nodes: Longs) -> Floats:
+        """Variances; shape (n_latents, n_nodes)."""
+
+    @abstractmethod
+    def covariance(self, nodes: Longs, latent: int = 0) -> Floats:
+        """Covariance of one latent process; shape (n_nodes, n_nodes)."""
+
+    @abstractmethod
+    def sample(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
+        """Draws; shape (n_samples, n_latents, n_nodes)."""
+
+
+@dataclass(frozen=True, eq=False)
+class SiteObservations:
+    """What was observed, and how it depends on the latent processes.
+
+    Attributes
+    ----------
+    nodes : ndarray of int64, shape (n,)
+        Positions of the observed nodes; repeats are allowed.
+    y : Tensor, shape (n,)
+        Observations, as the likelihood wants them.
+    likelihood : Likelihood
+        Of each observation.
+    offset : ndarray, shape (n,)
+        Known part of the latent mean, such as the logarithm of an exposure.
+    """
+
+    nodes: Longs
+    y: torch.Tensor
+    likelihood: Likelihood
+    offset: Floats
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_latents, n)."""
+        return self.likelihood.n_latents, len(self.nodes)
+
+    def start(self, mean: float = 0.0) -> Sites:
+        """Sites to begin with, from the likelihood's guess at f; each of shape (n_latents, n)."""
+        centre, precision = (guess.numpy() for guess in self.likelihood.starting_sites(self.y))
+        return Sites(precision * (centre - self.offset - mean), precision.copy())
+
+    def latent_mean(self, marginals: Marginals, mean: float) -> torch.Tensor:
+        """Mean of f, offsets and constant mean included; shape (n_latents, n)."""
+        return torch.from_numpy(marginals.mean + (self.offset + mean))
+
+    def expectation(self, marginals: Marginals, mean: float) -> Expectation:
+        """Expected log-likelihoods with derivatives, under q."""
+        variance = torch.from_numpy(marginals.variance)
+        return self.likelihood.expectation(self.y, self.latent_mean(marginals, mean), variance)
+
+
+@dataclass(frozen=True, eq=False)
+class SiteState:
+    """Sites with everything that was computed from them.
+
+    Attributes
+    ----------
+    sites : Sites
+        The sites.
+    marginals : Marginals
+        Of q.
+    expectation : Expectation
+        Of the log-likelihoods.
+    elbo : float
+        Evidence lower bound.
+    converged : bool
+        Whether the updates came to rest.
+    n_iterations : int
+        Updates taken.
+    n_clipped : int
+        Updates in which negative sites were set to 0, the last resort.
+    history : list of float
+        The ELBO before the first and after every update.
+    """
+
+    sites: Sites
+    marginals: Marginals
+    expectation: Expectation
+    elbo: float
+    converged: bool = False
+    n_iterations: int = 0
+    n_clipped: int = 0
+    history: list[float] = field(default_factory=list)
+
+    def target(self) -> Sites:
+        """Where the natural gradient points: sites that match the expectations under the present q."""
+        second = -2.0 * self.expectation.in_variance.numpy()
+        return Sites(self.expectation.in_mean.numpy() + second * self.marginals.mean, second)
+
+
+def evaluate_sites(prior: LatentPrior, observed: SiteObservations, sites: Sites, mean: float) -> SiteState:
+    """Marginals, expectations and ELBO of given sites."""
+    marginals = prior.marginals(sites)
+    if observed.likelihood.shift_invariant:
+        sites, marginals = _centred(sites, marginals)
+    expectation = observed.expectation(marginals, mean)
+    elbo = float(expectation.value.sum().item()) - marginals.divergence(sites)
+    if not np.isfinite(elbo):
+        raise NumericalError(
+            "the evidence lower bound is not finite. Likely causes: (a) observations far beyond what the likelihood "
+            "allows; (b) parameters so extreme that rounding hides the data."
+        )
+    return SiteState(sites, marginals, expectation, elbo, history=[elbo])
+
+
+def _centred(sites: Sites, marginals: Marginals) -> tuple[Sites, Marginals]:
+    """Remove what the means of all processes have in common, which such a likelihood does not see.
+
+    Its Kullback–Leibler divergence goes with it, so the ELBO can only rise; plain updates remove it slowly. With K⁻¹m =
+    η₁ − η₂ m linear in m, the sites of the new means follow.
+    """
+    first, second = sites
+    weights = first - second * marginals.mean
+    mean = marginals.mean - marginals.mean.mean(axis=0)
+    centred = Sites(weights - weights.mean(axis=0) + second * mean, second)
+    return centred, Marginals(mean, marginals.variance, marginals.log_determinant)
+
+
+def fit_sites(
+    prior: LatentPrior,
+    observed: SiteObservations,
+    start: Sites,
+    *,
+    mean: float = 0.0,
+    tolerance: float = 1e-10,
+    max_iterations: int = 200,
+) -> SiteState:
+    """Maximise the ELBO over the sites at fixed parameters.
+
+    Each update moves the sites towards their targets, all the way where that raises the ELBO, else by half, a quarter,
+    and so on. Targets may be negative; a step whose q would have no positive definite precision is too long. Where the
+    last updates foretell where the sequence leads (Anderson's extrapolation) and the ELBO agrees, it goes there at once.
+
+    Parameters
+    ----------
+    prior : LatentPrior
+        The latent processes.
+    observed : SiteObservations
+        The observations.
+    start : Sites
+        Where to begin.
+    mean : float
+        Constant mean of the latent processes.
+    tolerance : float
+        The updates end where a full one would gain about this much, relative to 1 + |ELBO|.
+    max_iterations : int
+        Updates at most.
+
+    Returns
+    -------
+    SiteState
+        Its ELBO is at least that of the start.
+    """
+    try:
+        state = evaluate_sites(prior, observed, start, mean)
+    except NumericalError:  # sites of other parameters may not suit these
+        state = evaluate_sites(prior, observed, observed.start(mean), mean)
+    memory = _Memory()
+    history, clipped, share, converged = [state.elbo], 0, 1.0, False
+    for _ in range(max_iterations):
+        target = state.target()
+        residual = _residual(state, target)
+        if 0.5 * float(residual @ residual) <= tolerance * (1.0 + abs(state.elbo)):
+            converged = True
+            break
+        guess = memory.extrapolate(target, residual)
+        found = None if guess is None else _try(prior, observed, guess, mean, above=state.elbo)
+        if found is None:
+            if guess is not None:
+                memory = _Memory()
+            stepped = _ascend(prior, observed, state, target, share, mean)
+            if stepped is None:
+                positive = Sites(target.first, np.maximum(target.second, 0.0))
+                stepped = _ascend(prior, observed, state, positive, 1.0, mean)
+                if stepped is None:
+                    break
+                clipped += 1
+            found, share = stepped[0], min(1.0, 2.0 * stepped[1])
+        state = found
+        history.append(state.elbo)
+    return SiteState(
+        state.sites, state.marginals, state.expectation, state.elbo, converged, len(history) - 1, clipped, history
+    )
+
+
+def _residual(state: SiteState, target: Sites) -> Floats:
+    """How far the sites are from their targets; half its square is about what a full step gains; shape (2 n_latents n,).
+
+    The metric is Fisher's for each marginal: a site moves its mean by v (η₁ − η₂ m) and its log-variance by v η₂.
+    """
+    m, v = state.marginals.mean, state.marginals.variance
+    first, second = (its - own for own, its in zip(state.sites, target, strict=True))
+    return np.concatenate([(np.sqrt(v) * (first - second * m)).ravel(), (np.sqrt(0.5) * v * second).ravel()])
+
+
+class _Memory:
+    """The last few sites and residuals, for extrapolation (Anderson 1965)."""
+
+    def __init__(self, size: int = 20) -> None:
+        self._size = size
+        self._targets: list[Floats] = []
+        self._residuals: list[Floats] = []
+
+    def extrapolate(self, target: Sites, residual: Floats) -> Sites | None:
+        """Note the present sites, and return where the sequence seems to lead; None before there is one."""
+        self._targets = [*self._targets[-self._size :], np.stack(target)]
+        self._residuals = [*self._residuals[-self._size :], residual]
+        if len(self._residuals) < 3:
+            return None
+        changes = np.stack([one - residual for one in self._residuals[:-1]], axis=1)
+        weights, *_ = np.linalg.lstsq(changes, -residual, rcond=1e-8)
+        latest = self._targets[-1]
+        moved = latest + sum(w * (one - latest) for w, one in zip(weights, self._targets[:-1], strict=True))
+        return Sites(*moved) if np.isfinite(moved).all() else None
+
+
+def _try(
+    prior: LatentPrior, observed: SiteObservations, sites: Sites, mean: float, above: float
+) -> SiteState | None:
+    """The state with some sites, where q exists and its ELBO is high enough; else None."""
+    try:
+        found = evaluate_sites(prior, observed, sites, mean)
+    except NumericalError:
+        return None
+    return found if found.elbo >= above - _SLACK * (1.0 + abs(above)) else None
+
+
+def _ascend(
+    prior: LatentPrior, observed: SiteObservations, state: SiteState, target: Sites, share: float, mean: float
+) -> tuple[SiteState, float] | None:
+    """The state after the longest step, from ``share`` on, that does not lower the ELBO; None where there is none."""
+    while share >= _SMALLEST_STEP:
+        found = _try(prior, observed, state.sites.towards(target, share), mean, above=state.elbo)
+        if found is not None:
+            return found, share
+        share *= 0.5
+    return None
