@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from graphmatern.errors import NumericalError, ResourceError
 from graphmatern.graph import Graph
-from graphmatern.inference._fitting import START_LENGTHSCALES, FitProblem, FittedEngine, minimise
+from graphmatern.inference._fitting import START_LENGTHSCALES, FitProblem, FittedEngine, Learned, minimise
 from graphmatern.inference._markov_engine import MarkovEngine
 from graphmatern.inference._observations import Batch
 from graphmatern.inference._optimize import curvature
@@ -18,21 +18,25 @@ from graphmatern.inference._rules import Parameter
 from graphmatern.kernels import Matern
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from graphmatern.inference._fitting import FitOptions
+    from graphmatern.inference._rules import Rules
+    from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["fit_markov", "smoothnesses"]
+__all__ = ["MarkovCoordinates", "best_smoothness", "fit_markov", "smoothnesses"]
 
 # A fit on part of a large graph comes first: it finds good starting values and the curvature for little.
 _LARGE = 60_000  # nodes
 _PARTS, _PART_SHARE, _PART_NODES = 8, 30, (12_000, 40_000)
 _PART_OBSERVATIONS = 500  # fewer say too little
+
+Fit = TypeVar("Fit", bound=Learned)
 
 
 def smoothnesses(kernel: object) -> tuple[int, ...]:
@@ -50,12 +54,18 @@ def fit_markov(problem: FitProblem) -> FittedEngine:
 
     Smoothnesses whose factors do not fit into memory are passed over, unless none is left.
     """
-    assert problem.kernel is None or isinstance(problem.kernel, Matern)
-    best: FittedEngine | None = None
+    kernel = problem.kernel
+    assert kernel is None or isinstance(kernel, Matern)
+    return best_smoothness(kernel, lambda nu: _fit_one_smoothness(problem, kernel, nu))
+
+
+def best_smoothness(kernel: Kernel | None, fit: Callable[[int], Fit]) -> Fit:
+    """Return the most likely fit of those with the smoothnesses a kernel leaves open."""
+    best: Fit | None = None
     refused: ResourceError | None = None
-    for nu in smoothnesses(problem.kernel):
+    for nu in smoothnesses(kernel):
         try:
-            found = _fit_one_smoothness(problem, problem.kernel, nu)
+            found = fit(nu)
         except ResourceError as error:
             refused = error
             continue
@@ -67,29 +77,52 @@ def fit_markov(problem: FitProblem) -> FittedEngine:
     return best
 
 
-class _Coordinates:
-    """The free coordinates of a fit: logarithms of lengthscale, amplitude or variance, and noise.
+class MarkovCoordinates:
+    """The free coordinates of a fit: logarithms of lengthscale, amplitude or variance, and others such as the noise.
 
     In the amplitude an evaluation needs no trace of Q⁻¹, so it stands in for the variance unless something is said
     about that: it is held, bounded, or has a prior.
+
+    Parameters
+    ----------
+    engine : MarkovEngine
+        For prior variances.
+    evaluate : callable
+        Value and gradient, given log κ, log a and the others.
+    fixed : sequence of str
+        Kernel parameters that are held; "amplitude" holds a.
+    base : ndarray, shape (2 + n_others,)
+        Where to begin: log κ, log a and the others.
+    rules : Rules
+        Bounds and priors.
+    others : sequence of Parameter or None
+        What the other coordinates are; None for those that are held.
     """
 
-    def __init__(self, engine: MarkovEngine, fixed: Sequence[str], base: Floats, options: FitOptions) -> None:
-        rules = options.rules
-        self.engine = engine
-        self.in_variance = "variance" in fixed or rules.concerns("variance")
-        self.free = np.array(["lengthscale" not in fixed, "variance" not in fixed, options.learn_noise])
+    def __init__(
+        self,
+        engine: MarkovEngine,
+        evaluate: Callable[..., tuple[float, Floats]],
+        fixed: Sequence[str],
+        base: Floats,
+        rules: Rules,
+        others: Sequence[Parameter | None],
+    ) -> None:
+        self.engine, self.evaluate = engine, evaluate
+        self.in_variance = "variance" in fixed or (rules.concerns("variance") and "amplitude" not in fixed)
         self.base = base.copy()
         if self.in_variance:
             self.base[1] += np.log(engine.average_variance(base[0]))
         longest = float(np.log(engine.precision.longest_lengthscale()))
         amplitude = Parameter("variance", base[1] - 30.0, base[1] + 30.0)  # named after what it stands in for
+        held = "variance" in fixed or "amplitude" in fixed
         every = [
-            rules.parameter("lengthscale", high=longest),
-            rules.parameter("variance") if self.in_variance else amplitude,
-            rules.parameter("noise"),
+            None if "lengthscale" in fixed else rules.parameter("lengthscale", high=longest),
+            None if held else rules.parameter("variance") if self.in_variance else amplitude,
+            *others,
         ]
-        self.parameters = [one for one, is_free in zip(every, self.free, strict=True) if is_free]
+        self.free = np.array([one is not None for one in every])
+        self.parameters = [one for one in every if one is not None]
 
     @property
     def start(self) -> Floats:
@@ -97,7 +130,7 @@ class _Coordinates:
         return np.asarray(self.base[self.free])
 
     def point(self, theta: Floats) -> Floats:
-        """Logarithms of lengthscale, amplitude and noise; shape (3,)."""
+        """Logarithms of lengthscale and amplitude, and the others; shape as ``base``."""
         found = self.base.copy()
         found[self.free] = theta
         if self.in_variance:
@@ -107,18 +140,22 @@ class _Coordinates:
     def objective(self, theta: Floats) -> tuple[float, Floats]:
         """Negative log marginal likelihood and its gradient in the free coordinates."""
         point = self.point(theta)
-        value, gradient = self.engine.evaluate(*point)
+        value, gradient = self.evaluate(*point)
         if self.in_variance and self.free[0]:
             # The amplitude follows the lengthscale, so that the average variance stays.
             gradient[0] -= gradient[1] * self.engine.average_variance_slope(point[0])
         return value, gradient[self.free]
 
     def jacobian(self, theta: Floats) -> Floats:
-        """Derivatives of log lengthscale, log variance and log noise in the coordinates; shape (n_free, n_free)."""
-        found = np.eye(3)
+        """Derivatives of log lengthscale, log variance and the others in the coordinates; shape (n_free, n_free)."""
+        found = np.eye(len(self.base))
         if not self.in_variance and self.free[0]:
             found[1, 0] = self.engine.average_variance_slope(self.point(theta)[0])
         return np.asarray(found[np.ix_(self.free, self.free)])
+
+
+def _noise(options: FitOptions) -> list[Parameter | None]:
+    return [options.rules.parameter("noise") if options.learn_noise else None]
 
 
 def _fit_one_smoothness(problem: FitProblem, kernel: Matern | None, nu: int) -> FittedEngine:
@@ -130,7 +167,7 @@ def _fit_one_smoothness(problem: FitProblem, kernel: Matern | None, nu: int) -> 
     base, hessian = _start_from_part(problem, kernel, nu)
     if base is None:
         base = _start(engine, kernel, options)
-    coordinates = _Coordinates(engine, fixed, base, options)
+    coordinates = MarkovCoordinates(engine, engine.evaluate, fixed, base, options.rules, _noise(options))
     optimum, penalised = minimise(coordinates.objective, coordinates.start, coordinates.parameters, options, hessian)
     point = coordinates.point(optimum.position)
     lengthscale, amplitude, rho = np.exp(point).tolist()
@@ -174,7 +211,9 @@ def _start_from_part(problem: FitProblem, kernel: Matern | None, nu: int) -> tup
         return None, None
     engine = MarkovEngine(part.graph, nu, part.batches, normalized=options.normalized, n_threads=problem.n_threads)
     try:
-        coordinates = _Coordinates(engine, (), _start(engine, kernel, options), options)
+        coordinates = MarkovCoordinates(
+            engine, engine.evaluate, (), _start(engine, kernel, options), options.rules, _noise(options)
+        )
         optimum, penalised = minimise(coordinates.objective, coordinates.start, coordinates.parameters, options)
         hessian = curvature(penalised, optimum.position)
     except NumericalError:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["START_LENGTHSCALES", "FitOptions", "FitProblem", "FittedEngine", "minimise"]
+__all__ = ["START_LENGTHSCALES", "FitOptions", "FitProblem", "FittedEngine", "Learned", "minimise"]
 
 _START_NOISE = 0.1
 START_LENGTHSCALES = (2.0, 8.0, 32.0)  # tried where the caller names none
@@ -113,8 +113,50 @@ class FitProblem:
     options: FitOptions
 
 
+class Learned:
+    """What a fit knows about the parameters it learned."""
+
+    optimum: Optimum
+    parameters: list[Parameter]
+    objective: Objective
+    jacobian: Callable[[], Floats] | None
+
+    @property
+    def log_marginal_likelihood(self) -> float:
+        """Of the normalised values, the constant included, without the priors of the parameters."""
+        pairs = zip(self.parameters, self.optimum.position, strict=True)
+        return -self.optimum.value + sum(one.prior.penalty(float(x))[0] for one, x in pairs if one.prior is not None)
+
+    @property
+    def gradient_norm(self) -> float:
+        """Largest derivative at the end, of those that do not point out of the bounds."""
+        gradient = self.optimum.gradient.copy()
+        for place, one in enumerate(self.parameters):
+            at = self.optimum.position[place]
+            if (at <= one.low and gradient[place] > 0) or (at >= one.high and gradient[place] < 0):
+                gradient[place] = 0.0
+        return float(np.abs(gradient).max(initial=0.0))
+
+    @property
+    def at_bounds(self) -> list[str]:
+        """Parameters that ended at a bound."""
+        pairs = zip(self.parameters, self.optimum.position, strict=True)
+        return [one.label for one, x in pairs if x <= one.low + 1e-6 or x >= one.high - 1e-6]
+
+    def standard_errors(self) -> dict[str, float]:
+        """Standard errors of the logarithms of what was learned, from the curvature; NaN where it is not positive."""
+        if not self.parameters:
+            return {}
+        labels = [one.label for one in self.parameters]
+        hessian = curvature(self.objective, self.optimum.position)
+        jacobian = np.eye(len(labels)) if self.jacobian is None else self.jacobian()
+        covariance = jacobian @ np.linalg.pinv(hessian) @ jacobian.T
+        with np.errstate(invalid="ignore"):
+            return dict(zip(labels, np.sqrt(np.diag(covariance)).tolist(), strict=True))
+
+
 @dataclass(frozen=True, eq=False)
-class FittedEngine:
+class FittedEngine(Learned):
     """What a fit returns, whichever engine it used.
 
     Attributes
@@ -151,39 +193,6 @@ class FittedEngine:
     jacobian: Callable[[], Floats] | None = None
     prior_loss: Floats | None = None
     prior_loss_share: float = 0.0
-
-    @property
-    def log_marginal_likelihood(self) -> float:
-        """Of the normalised values, the constant included, without the priors of the parameters."""
-        pairs = zip(self.parameters, self.optimum.position, strict=True)
-        return -self.optimum.value + sum(one.prior.penalty(float(x))[0] for one, x in pairs if one.prior is not None)
-
-    @property
-    def gradient_norm(self) -> float:
-        """Largest derivative at the end, of those that do not point out of the bounds."""
-        gradient = self.optimum.gradient.copy()
-        for place, one in enumerate(self.parameters):
-            at = self.optimum.position[place]
-            if (at <= one.low and gradient[place] > 0) or (at >= one.high and gradient[place] < 0):
-                gradient[place] = 0.0
-        return float(np.abs(gradient).max(initial=0.0))
-
-    @property
-    def at_bounds(self) -> list[str]:
-        """Parameters that ended at a bound."""
-        pairs = zip(self.parameters, self.optimum.position, strict=True)
-        return [one.label for one, x in pairs if x <= one.low + 1e-6 or x >= one.high - 1e-6]
-
-    def standard_errors(self) -> dict[str, float]:
-        """Standard errors of the logarithms of what was learned, from the curvature; NaN where it is not positive."""
-        if not self.parameters:
-            return {}
-        labels = [one.label for one in self.parameters]
-        hessian = curvature(self.objective, self.optimum.position)
-        jacobian = np.eye(len(labels)) if self.jacobian is None else self.jacobian()
-        covariance = jacobian @ np.linalg.pinv(hessian) @ jacobian.T
-        with np.errstate(invalid="ignore"):
-            return dict(zip(labels, np.sqrt(np.diag(covariance)).tolist(), strict=True))
 
 
 def minimise(

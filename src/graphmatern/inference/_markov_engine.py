@@ -65,9 +65,7 @@ class MarkovEngine:
         self._point: tuple[float, ...] | None = None
         self._prior_logdet = 0.0
 
-    def _refactor(
-        self, which: str, coefficients: Floats, extra: Floats | None = None
-    ) -> tuple[Factor, SelectedInverse]:
+    def refactor(self, which: str, coefficients: Floats, extra: Floats | None = None) -> tuple[Factor, SelectedInverse]:
         """Factorise in the memory of the last time; the selected inverse comes with it."""
         polynomial = self.precision.polynomial if which == "_posterior" else self.precision.shifted
         kept: tuple[Factor, SelectedInverse] | None = getattr(self, which)
@@ -82,11 +80,11 @@ class MarkovEngine:
         factor.selected_inverse(inverse)
         return kept
 
-    def _factor_of_shifted(self, c: float) -> tuple[Factor, SelectedInverse]:
+    def factor_of_shifted(self, c: float) -> tuple[Factor, SelectedInverse]:
         """Factor and selected inverse of M = c I + Δ, computed anew only where c is new."""
         if self._shifted is None or self._shift != c:
             self._shift = None
-            self._refactor("_shifted", np.array([c, 1.0]))
+            self.refactor("_shifted", np.array([c, 1.0]))
             self._shift = c
         assert self._shifted is not None
         return self._shifted
@@ -101,38 +99,30 @@ class MarkovEngine:
         """
         lengthscale, amplitude, rho = np.exp([log_lengthscale, log_amplitude, log_noise])
         precision = self.precision
-        nu, n = precision.nu, precision.graph.n_nodes
-        c = precision.shift(lengthscale)
+        n = precision.graph.n_nodes
         self._point = None
-        factor, inverse = self._factor_of_shifted(c)
-        masses = precision.graph.masses
-        prior_logdet = nu * factor.logdet() - n * log_amplitude + (0.0 if masses is None else np.log(masses).sum())
-        prior_trace = float(inverse.diagonal().sum())
+        prior_logdet = self.prior_logdet(lengthscale, amplitude)
         coefficients = precision.coefficients(lengthscale, amplitude)
-        below = np.array([comb(nu - 1, j) * c ** (nu - 1 - j) for j in range(nu)])
 
         moments = Moments(self._n_covariates)
         derivatives = []
         for batch, data in zip(self._batches, self._data, strict=True):
             inverse_noise = 1.0 / (rho * batch.noise)
             added = precision.observed(batch.nodes, rho * batch.noise)
-            posterior, selected = self._refactor("_posterior", coefficients, added)
+            posterior, selected = self.refactor("_posterior", coefficients, added)
             right = sum_by_node(batch.nodes, inverse_noise[:, None] * data, n)
             mean = posterior.solve(right)
             forms = data.T @ (inverse_noise[:, None] * data) - right.T @ mean
             log_determinant = posterior.logdet() - prior_logdet - float(np.log(inverse_noise).sum())
             moments.add(log_determinant, forms, batch.n_replicates, len(batch.nodes))
             used = float(added @ selected.diagonal())
-            # d/dc of Q is ν A^½ M^(ν−1) A^½ / a, and c = 2ν/κ² changes by −2c per log κ.
-            lower_forms, own_forms = precision.quadratic_form_matrices(mean, c)
-            rate = -2.0 * c * nu
-            trace = float(below @ precision.polynomial.traces(selected)[:nu]) / amplitude
+            in_lengthscale, form_slopes = self.lengthscale_slopes(lengthscale, amplitude, selected, mean)
             residual = data - mean[batch.nodes]
             derivatives.append(
                 (
                     batch.n_replicates,
-                    (rate * (trace - prior_trace), rate * lower_forms / amplitude),
-                    (used, -own_forms / amplitude),
+                    (in_lengthscale, form_slopes[0]),
+                    (used, form_slopes[1]),
                     (len(batch.nodes) - used, -(residual.T @ (inverse_noise[:, None] * residual))),
                 )
             )
@@ -141,6 +131,46 @@ class MarkovEngine:
             gradient += [moments.derivative(*part, n_replicates) for part in parts]
         self._point, self._prior_logdet = (log_lengthscale, log_amplitude, log_noise), prior_logdet
         return moments.negative_log_likelihood(), gradient
+
+    def prior_logdet(self, lengthscale: float, amplitude: float) -> float:
+        """Log det Q = ν log det M − N log a + Σ log m."""
+        precision = self.precision
+        masses = precision.graph.masses
+        factor, _ = self.factor_of_shifted(precision.shift(lengthscale))
+        own = precision.nu * factor.logdet() - precision.graph.n_nodes * np.log(amplitude)
+        return float(own + (0.0 if masses is None else np.log(masses).sum()))
+
+    def lengthscale_slopes(
+        self, lengthscale: float, amplitude: float, selected: SelectedInverse, mean: Floats
+    ) -> tuple[float, tuple[Floats, Floats]]:
+        """How a posterior changes with log κ at fixed observation precisions, and its forms with log a, too.
+
+        Parameters
+        ----------
+        lengthscale, amplitude : float
+            κ and a.
+        selected : SelectedInverse
+            Of the posterior precision P.
+        mean : ndarray, shape (n_nodes, k)
+            Functions f on the nodes.
+
+        Returns
+        -------
+        in_lengthscale : float
+            Derivative of log det P − log det Q in log κ.
+        form_slopes : (ndarray, ndarray), each of shape (k, k)
+            Derivatives of fᵀQf in log κ and log a.
+        """
+        precision = self.precision
+        nu, c = precision.nu, precision.shift(lengthscale)
+        _, inverse = self.factor_of_shifted(c)
+        # d/dc of Q is ν A^½ M^(ν−1) A^½ / a, and c = 2ν/κ² changes by −2c per log κ.
+        rate = -2.0 * c * nu
+        below = np.array([comb(nu - 1, j) * c ** (nu - 1 - j) for j in range(nu)])
+        trace = float(below @ precision.polynomial.traces(selected)[:nu]) / amplitude
+        lower_forms, own_forms = precision.quadratic_form_matrices(mean, c)
+        slopes = rate * lower_forms / amplitude, -own_forms / amplitude
+        return rate * (trace - float(inverse.diagonal().sum())), slopes
 
     def conditioned(self, point: Floats) -> list[MarkovConditioned]:
         """Return the process given each batch; what the last evaluation left behind is taken over, not computed again.
@@ -178,10 +208,10 @@ class MarkovEngine:
         """Average prior variance over the nodes at amplitude 1: tr(A^(−½) M^(−ν) A^(−½)) / N."""
         lengthscale = float(np.exp(log_lengthscale))
         if self.precision.shifted is self.precision.polynomial:  # ν = 1 and no masses: Q is M
-            _, inverse = self._factor_of_shifted(self.precision.shift(lengthscale))
+            _, inverse = self.factor_of_shifted(self.precision.shift(lengthscale))
         else:
             self._point = None
-            _, inverse = self._refactor("_posterior", self.precision.coefficients(lengthscale, 1.0))
+            _, inverse = self.refactor("_posterior", self.precision.coefficients(lengthscale, 1.0))
         return float(inverse.diagonal().mean())
 
     def average_variance_slope(self, log_lengthscale: float) -> float:

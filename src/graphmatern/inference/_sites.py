@@ -220,14 +220,14 @@ def fit_sites(
     start: Sites,
     *,
     mean: float = 0.0,
-    tolerance: float = 1e-10,
+    tolerance: float = 1e-12,
     max_iterations: int = 200,
 ) -> SiteState:
     """Maximise the ELBO over the sites at fixed parameters.
 
     Each update moves the sites towards their targets, all the way where that raises the ELBO, else by half, a quarter,
     and so on. Targets may be negative; a step whose q would have no positive definite precision is too long. Where the
-    last updates foretell where the sequence leads (Anderson's extrapolation) and the ELBO agrees, it goes there at once.
+    last updates foretell where the sequence leads (Anderson's extrapolation) and the ELBO agrees, it goes there.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def fit_sites(
 
 
 def _residual(state: SiteState, target: Sites) -> Floats:
-    """How far the sites are from their targets; half its square is about what a full step gains; shape (2 n_latents n,).
+    """How far the sites are from their targets; half its square is about what a full step gains; (2 n_latents n,).
 
     The metric is Fisher's for each marginal: a site moves its mean by v (η₁ − η₂ m) and its log-variance by v η₂.
     """
@@ -312,9 +312,7 @@ class _Memory:
         return Sites(*moved) if np.isfinite(moved).all() else None
 
 
-def _try(
-    prior: LatentPrior, observed: SiteObservations, sites: Sites, mean: float, above: float
-) -> SiteState | None:
+def _try(prior: LatentPrior, observed: SiteObservations, sites: Sites, mean: float, above: float) -> SiteState | None:
     """The state with some sites, where q exists and its ELBO is high enough; else None."""
     try:
         found = evaluate_sites(prior, observed, sites, mean)

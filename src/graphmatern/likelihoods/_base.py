@@ -67,6 +67,8 @@ class Likelihood(Parameterized, ABC):
     n_latents: int = 1
     #: Whether adding one number to all latent processes changes nothing.
     shift_invariant: ClassVar[bool] = False
+    #: Whether multiplying all latent processes by one positive number changes nothing: their variance is not learned.
+    scale_invariant: ClassVar[bool] = False
     _default_points: ClassVar[int] = 32
 
     def __init__(self, *, fixed: tuple[str, ...] = (), n_points: int | None = None, **values: float) -> None:

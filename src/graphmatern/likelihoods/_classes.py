@@ -84,7 +84,7 @@ class Bernoulli(Categorical):
         return log_ndtr(signed) if self._link == "probit" else torch.nn.functional.logsigmoid(signed)
 
     def starting_sites(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """f of the right sign."""
+        """F of the right sign."""
         return (2.0 * y - 1.0)[None], torch.full((1, len(y)), 0.5, dtype=torch.float64)
 
     def probabilities(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
@@ -139,6 +139,7 @@ class RobustMax(_PerClass):
            [0.016]])
     """
 
+    scale_invariant: ClassVar[bool] = True
     _settings: ClassVar[tuple[str, ...]] = ("n_classes", "epsilon")
     _reach = 8.5  # standard deviations beyond which a normal density is 0 in float64
     _largest_grid = 600
