@@ -35,6 +35,7 @@ __all__ = ["MarkovCoordinates", "best_smoothness", "fit_markov", "smoothnesses"]
 _LARGE = 60_000  # nodes
 _PARTS, _PART_SHARE, _PART_NODES = 8, 30, (12_000, 40_000)
 _PART_OBSERVATIONS = 500  # fewer say too little
+_PART_TOLERANCE = 0.3  # of the derivatives in nats: the whole graph will move the parameters by more
 
 Fit = TypeVar("Fit", bound=Learned)
 
@@ -214,7 +215,7 @@ def _start_from_part(problem: FitProblem, kernel: Matern | None, nu: int) -> tup
         coordinates = MarkovCoordinates(
             engine, engine.evaluate, (), _start(engine, kernel, options), options.rules, _noise(options)
         )
-        optimum, penalised = minimise(coordinates.objective, coordinates.start, coordinates.parameters, options)
+        optimum, penalised = minimise(coordinates.objective, coordinates.start, coordinates.parameters, part.options)
         hessian = curvature(penalised, optimum.position)
     except NumericalError:
         return None, None
@@ -248,7 +249,7 @@ def _part_of(problem: FitProblem, size: int) -> FitProblem:
                     batch.columns,
                 )
             )
-    options = replace(problem.options, n_restarts=0)
+    options = replace(problem.options, n_restarts=0, tolerance=_PART_TOLERANCE)
     return replace(
         problem,
         graph=Graph.from_adjacency(weights, masses=masses),

@@ -52,6 +52,8 @@ class FitOptions:
         Iterations at most.
     learning_rate : float
         Step size of Adam.
+    tolerance : float
+        Largest derivative at which L-BFGS may stop.
     n_restarts : int
         Further starting points, drawn at random around the first.
     seed : int, optional
@@ -70,6 +72,7 @@ class FitOptions:
     optimizer: str | None = "lbfgs"
     max_iterations: int = 200
     learning_rate: float = 0.1
+    tolerance: float = 1e-5
     n_restarts: int = 0
     seed: int | None = None
     rules: Rules = field(default_factory=Rules)
@@ -224,6 +227,7 @@ def minimise(
                 method=options.optimizer,
                 max_iterations=options.max_iterations,
                 learning_rate=options.learning_rate,
+                tolerance=options.tolerance,
                 hessian=hessian if number == 0 and options.optimizer == "lbfgs" else None,
                 progress=options.progress,
             )

@@ -51,6 +51,8 @@ class Batch:
 def group_replicates(nodes: NDArray[np.int64], y: Floats, noise: Floats, design: Floats) -> list[Batch]:
     """Split values of shape (n, n_replicates) with NaN into batches of replicates observed at the same places."""
     observed = ~np.isnan(y)
+    if observed.all():
+        return [Batch(nodes, y, noise, design, np.arange(y.shape[1]))]
     patterns, label = np.unique(observed, axis=1, return_inverse=True)
     batches = []
     for k in range(patterns.shape[1]):

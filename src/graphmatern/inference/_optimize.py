@@ -63,6 +63,7 @@ def find_minimum(
     max_iterations: int = 200,
     learning_rate: float = 0.1,
     hessian: Floats | None = None,
+    tolerance: float = 1e-5,
     progress: bool | None = None,
 ) -> Optimum:
     """Minimise a function of its value and gradient.
@@ -83,6 +84,8 @@ def find_minimum(
         Step size of Adam.
     hessian : ndarray, shape (n_parameters, n_parameters), optional
         A good guess of the curvature, positive definite: quasi-Newton steps from it need few evaluations.
+    tolerance : float
+        Largest derivative at which L-BFGS may stop.
     progress : bool, optional
         Whether to show a progress bar; by default, where the error stream is a terminal.
 
@@ -126,7 +129,7 @@ def find_minimum(
                 jac=True,
                 method="L-BFGS-B",
                 bounds=list(zip(low, high, strict=True)),
-                options={"maxiter": max_iterations, "ftol": 1e-12, "gtol": 1e-5},
+                options={"maxiter": max_iterations, "ftol": 1e-7 * tolerance, "gtol": tolerance},
             )
             # A line search may fail on a stale picture of the curvature: once more without it.
             if found.success or found.status != 2:
