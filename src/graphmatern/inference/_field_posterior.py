@@ -1,0 +1,132 @@
+"""The field given the observed cells: means, variances, covariances and draws at any times and nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg as la
+
+from graphmatern.inference._field_engine import gather_moments
+from graphmatern.inference._field_systems import Cells
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.inference._field_systems import FieldSystem
+    from graphmatern.inference._time_kernel import TimeKernel
+    from graphmatern.kernels import BoundKernel
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["FieldPosterior"]
+
+
+class FieldPosterior:
+    """Predictions at cells: pairs of a time and a node, or all pairs of some times and some nodes.
+
+    A constant mean β has a flat prior (ordinary kriging): with d = 1 − kᵀC⁻¹h the mean is β̂ + kᵀC⁻¹(y − β̂h) and the
+    variance grows by d² var(β).
+
+    Parameters
+    ----------
+    bound : BoundKernel
+        Kernel on the graph.
+    time : TimeKernel
+        Kernel on time.
+    system : FieldSystem
+        Equations of the observed cells.
+    constant : bool
+        Whether the mean is an unknown constant rather than 0.
+    """
+
+    def __init__(self, bound: BoundKernel, time: TimeKernel, system: FieldSystem, *, constant: bool) -> None:
+        self._bound = bound
+        self._time = time
+        self.system = system
+        self._weights = system.covariance.weights
+        moments, solved = gather_moments(system, constant)
+        self.moments = moments
+        self.constant, self.constant_variance = 0.0, 0.0
+        self._ones: Floats | None = None
+        self._residual = solved[0]
+        if constant:
+            beta, variance = moments.solve()
+            self.constant, self.constant_variance = float(beta[0]), float(variance[0, 0])
+            self._ones = solved[1]
+            self._residual = solved[0] - self.constant * solved[1]
+
+    def cells(self, times: Floats, nodes: Longs, pairs: tuple[Longs, Longs] | None = None) -> Cells:
+        """Describe cells: pairs of rows of ``times`` and ``nodes``, or all of them.
+
+        Parameters
+        ----------
+        times : ndarray, shape (n_new_times,)
+            Times, in the unit of the grid.
+        nodes : ndarray of int64, shape (n_new_nodes,)
+            Positions of nodes in the graph.
+        pairs : tuple of ndarray of int64, optional
+            Which pairs.
+        """
+        grid, basis = self.system.grid, self._bound.spectrum._basis
+        wanted = basis[nodes]
+        return Cells(
+            self._time.values(times, grid.times),
+            (wanted * self._weights) @ basis[grid.nodes].T,
+            pairs,
+            time_variance=self._time.diagonal(times),
+            node_variance=wanted**2 @ self._weights,
+        )
+
+    def _sensitivity(self, cells: Cells) -> Floats:
+        """How predictions change with the constant; shape ``cells.shape``."""
+        assert self._ones is not None
+        return 1.0 - cells.contract(cells.time, self._ones, cells.nodes)
+
+    def mean(self, cells: Cells) -> Floats:
+        """Posterior means; shape ``cells.shape``."""
+        return self.constant + cells.contract(cells.time, self._residual, cells.nodes)
+
+    def variance(self, cells: Cells) -> Floats:
+        """Posterior variances; shape ``cells.shape``."""
+        found = cells.prior_variance() - self.system.explained(cells)
+        if self._ones is not None:
+            found = found + self.constant_variance * self._sensitivity(cells) ** 2
+        return np.maximum(found, 0.0)  # rounding may leave a little less
+
+    def covariance(self, times: Floats, nodes: Longs, pairs: tuple[Longs, Longs]) -> Floats:
+        """Posterior covariance of some cells; shape (n_cells, n_cells)."""
+        cells = self.cells(times, nodes, pairs)
+        t, s = pairs
+        between_nodes = (self._bound.spectrum._basis[nodes] * self._weights) @ self._bound.spectrum._basis[nodes].T
+        found = self._time.values(times)[np.ix_(t, t)] * between_nodes[np.ix_(s, s)]
+        observed = self.system.grid.observed
+        for column in range(len(t)):
+            cross = np.outer(cells.time[t[column]], cells.nodes[s[column]]) * observed
+            found[:, column] -= cells.contract(cells.time, self.system.solve(cross[None])[0], cells.nodes)
+        if self._ones is not None:
+            d = self._sensitivity(cells)
+            found += self.constant_variance * np.outer(d, d)
+        return np.asarray(0.5 * (found + found.T))
+
+    def sample(self, n_samples: int, times: Floats, nodes: Longs, rng: np.random.Generator) -> Floats:
+        """Draws at all pairs, by pathwise conditioning; shape (n_samples, n_new_times, n_new_nodes)."""
+        grid, basis = self.system.grid, self._bound.spectrum._basis
+        cells = self.cells(times, nodes)
+        n_old = len(grid.times)
+        joined, place = np.unique(np.concatenate([grid.times, times]), return_inverse=True)
+        size, turn = la.eigh(self._time.values(joined))
+        root = (turn * np.sqrt(np.maximum(size, 0.0)))[place]
+        found = np.empty((n_samples, len(times), len(nodes)))
+        for k in range(n_samples):
+            paths = (root @ rng.standard_normal((len(joined), len(self._weights)))) * np.sqrt(self._weights)
+            prior = paths[:n_old] @ basis[grid.nodes].T
+            noise = np.sqrt(self.system.covariance.rho) * rng.standard_normal(grid.shape)
+            drawn = self.system.solve(((prior + noise) * grid.observed)[None])[0]
+            correction = cells.contract(cells.time, self._residual - drawn, cells.nodes)
+            found[k] = self.constant + paths[n_old:] @ basis[nodes].T + correction
+        if self._ones is not None:
+            shift = np.sqrt(self.constant_variance) * rng.standard_normal(n_samples)
+            found += shift[:, None, None] * self._sensitivity(cells)
+        return found
