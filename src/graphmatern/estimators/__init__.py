@@ -1,6 +1,7 @@
 """Estimators with scikit-learn's conventions and node names."""
 
+from graphmatern.estimators._field import GraphFieldRegressor
 from graphmatern.estimators._files import load
 from graphmatern.estimators._regressor import GraphGPRegressor
 
-__all__ = ["GraphGPRegressor", "load"]
+__all__ = ["GraphFieldRegressor", "GraphGPRegressor", "load"]

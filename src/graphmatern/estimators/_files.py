@@ -7,11 +7,13 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gpytorch.kernels import Kernel as GPyTorchKernel
 from sklearn.exceptions import NotFittedError
 
 from graphmatern.errors import GraphMaternError, ModelFileError
 from graphmatern.graph import Spectrum
 from graphmatern.inference import LogNormal
+from graphmatern.inference._time_plain import time_kernel_from_plain, time_kernel_to_plain
 from graphmatern.io import Codec, pack, read_container, unpack, write_container
 from graphmatern.kernels import Kernel
 from graphmatern.kernels._plain import kernel_from_plain, kernel_to_plain
@@ -25,10 +27,14 @@ __all__ = ["Savable", "load", "spectrum_from_state", "spectrum_state"]
 
 _CODECS = (
     Codec("kernel", Kernel, kernel_to_plain, kernel_from_plain),
+    Codec("time kernel", GPyTorchKernel, time_kernel_to_plain, time_kernel_from_plain),
     Codec("prior", LogNormal, lambda prior: [prior.median, prior.spread], lambda plain: LogNormal(*plain)),
 )
 # Estimators that can be stored, and where they live.
-_HOMES = {"GraphGPRegressor": "graphmatern.estimators._regressor"}
+_HOMES = {
+    "GraphGPRegressor": "graphmatern.estimators._regressor",
+    "GraphFieldRegressor": "graphmatern.estimators._field",
+}
 # A dense decomposition of a component up to this size is quick; its eigenvectors are not worth their bytes.
 _QUICK_COMPONENT = 1500
 

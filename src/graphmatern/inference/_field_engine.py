@@ -108,7 +108,7 @@ class FieldEngine:
         self.move(position)
         time, weights, rho = self.time.matrix(self.grid.times), self.bound.weights(), float(np.exp(log_noise))
         system = self.system(time.detach().numpy(), weights.detach().cpu().numpy(), rho)
-        moments, solved = gather_moments(system, self.constant)
+        moments, solved = gather_moments(system, self.constant, system.log_determinant())
         if isinstance(system, ManyCells):
             self._filled = system.filled
         # C changes −2 log p by tr C⁻¹∂C − vᵀ∂C v − c hᵀC⁻¹∂C C⁻¹h: v = C⁻¹(y − βh), c the variance of β.
@@ -135,9 +135,9 @@ class FieldEngine:
         return value, np.concatenate([gradient, in_time]), 0.5 * rho * change.in_noise
 
 
-def gather_moments(system: FieldSystem, constant: bool) -> tuple[Moments, Floats]:
+def gather_moments(system: FieldSystem, constant: bool, log_determinant: float) -> tuple[Moments, Floats]:
     """Quadratic forms of the observations, and C⁻¹ of values and ones; shape (1 or 2, n_times, n_nodes)."""
     forms, solved = system.forms(system.grid.data(constant))
     moments = Moments(int(constant))
-    moments.add(system.log_determinant(), forms, 1, system.grid.n_observed)
+    moments.add(log_determinant, forms, 1, system.grid.n_observed)
     return moments, solved

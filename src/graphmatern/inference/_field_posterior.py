@@ -46,8 +46,8 @@ class FieldPosterior:
         self._time = time
         self.system = system
         self._weights = system.covariance.weights
-        moments, solved = gather_moments(system, constant)
-        self.moments = moments
+        moments, solved = gather_moments(system, constant, 0.0)
+        self._moments = moments
         self.constant, self.constant_variance = 0.0, 0.0
         self._ones: Floats | None = None
         self._residual = solved[0]
@@ -56,6 +56,11 @@ class FieldPosterior:
             self.constant, self.constant_variance = float(beta[0]), float(variance[0, 0])
             self._ones = solved[1]
             self._residual = solved[0] - self.constant * solved[1]
+
+    def log_marginal_likelihood(self) -> tuple[float, float]:
+        """Log marginal likelihood, the constant included, and its standard error, 0 where it is exact."""
+        log_determinant, error = self.system.best_log_determinant()
+        return -self._moments.negative_log_likelihood() - 0.5 * log_determinant, 0.5 * error
 
     def cells(self, times: Floats, nodes: Longs, pairs: tuple[Longs, Longs] | None = None) -> Cells:
         """Describe cells: pairs of rows of ``times`` and ``nodes``, or all of them.

@@ -1,4 +1,4 @@
-"""Three ways to solve with the covariance of the observed cells of a grid: whole grids, few cells, many cells with holes.
+"""Three ways to solve with the covariance of a grid's observed cells: whole grids, few cells, many with holes.
 
 Write C for the covariance of the whole grid and o, m for its observed and missing cells.
 
@@ -39,7 +39,7 @@ _CHUNK = 2**24  # numbers in a temporary array
 
 
 class Cells:
-    """Covariances between some cells and the grid: k_T(t, T) and k_S(s, S) at distinct times and nodes, and which pairs.
+    """Covariances between some cells and the grid: k_T(t, T), k_S(s, S) at distinct times and nodes, and which pairs.
 
     Parameters
     ----------
@@ -114,7 +114,6 @@ class FieldSystem(ABC):
     """
 
     name: str
-    is_exact = True
 
     def __init__(self, covariance: FieldCovariance, grid: FieldGrid) -> None:
         self.covariance = covariance
@@ -124,9 +123,9 @@ class FieldSystem(ABC):
     def log_determinant(self) -> float:
         """Log det C_oo."""
 
-    def log_determinant_error(self) -> float:
-        """Standard error of `log_determinant`; 0 where it is exact."""
-        return 0.0
+    def best_log_determinant(self) -> tuple[float, float]:
+        """Log det C_oo for a report, and its standard error, 0 where it is exact."""
+        return self.log_determinant(), 0.0
 
     @abstractmethod
     def solve(self, data: Floats) -> Floats:
@@ -217,7 +216,7 @@ class FewCells(FieldSystem):
         return np.asarray(lower + lower.T + np.diag(np.diag(inverse)))
 
     def trace_derivatives(self) -> Derivatives:
-        """Derivatives of log det C_oo: C_oo⁻¹, times the other factor, summed over the cells of equal times or nodes."""
+        """Derivatives of log det C_oo: C_oo⁻¹, times the other factor, summed over cells of equal times or nodes."""
         t, s = self._places
         covariance, inverse = self.covariance, self._inverse
         in_time = _sum_by_label(inverse * covariance.nodes[np.ix_(s, s)], t, len(covariance.time))
@@ -254,7 +253,6 @@ class ManyCells(FieldSystem):
     """Missing cells are filled in by conjugate gradients."""
 
     name = "iterative"
-    is_exact = False
 
     def __init__(
         self, covariance: FieldCovariance, grid: FieldGrid, options: IterativeOptions, start: Floats | None = None
@@ -269,9 +267,10 @@ class ManyCells(FieldSystem):
         """Log det C_oo, estimated."""
         return self.covariance.modes.log_determinant() + self.fill_in.log_determinant.value
 
-    def log_determinant_error(self) -> float:
-        """Standard error of `log_determinant`."""
-        return self.fill_in.log_determinant.error
+    def best_log_determinant(self) -> tuple[float, float]:
+        """Log det C_oo for a report, with a control variate that `log_determinant` lacks, and its standard error."""
+        estimate = self.fill_in.log_determinant
+        return self.covariance.modes.log_determinant() + estimate.sharper, estimate.sharper_error
 
     def solve(self, data: Floats) -> Floats:
         """C_oo⁻¹ data, to the tolerance; missing cells, where rounding leaves a little, are set to 0."""
@@ -307,7 +306,7 @@ class ManyCells(FieldSystem):
         modes = self.covariance.modes
         normal = rng.standard_normal(modes.variances.shape)
         field = modes.leave(np.sqrt(modes.variances - modes.rho) * normal)
-        return field + np.sqrt(modes.rho) * rng.standard_normal(self.grid.shape)
+        return np.asarray(field + np.sqrt(modes.rho) * rng.standard_normal(self.grid.shape))
 
     def explained(self, cells: Cells) -> Floats:
         """Prior minus posterior variance at cells.
@@ -317,10 +316,9 @@ class ManyCells(FieldSystem):
         many.
         """
         whole = _explained_by_whole_grid(self.covariance.modes, cells)
-        rows, columns = cells.each()
-        if len(rows) <= self.options.n_draws:
+        if len(cells.each()[0]) <= self.options.n_draws:
             added = np.array([self.fill_in.added_variance(*cross) for cross in self._crosses(cells)])
-            return whole - added.reshape(cells.shape)
+            return np.asarray(whole - added.reshape(cells.shape))
         found = np.zeros(cells.shape)
         for deviation in self._deviations:
             found += cells.contract(cells.time, deviation, cells.nodes) ** 2

@@ -1,14 +1,14 @@
 """Grids with holes: missing values by conjugate gradients, their log-determinant by Lanczos quadrature.
 
-With C the covariance of the whole grid, o its observed and m its missing cells, A = (C⁻¹)_mm is the conditional precision
-of the missing values given the observed ones. Solves with C, and so products with A, are quick in the modes. Then
+With C the covariance of the whole grid, o its observed and m its missing cells, A = (C⁻¹)_mm is the conditional
+precision of the missing values given the observed ones. Solves with C, and so products with A, are quick in the modes.
 
     x = −A⁻¹ (C⁻¹)_mo y           fills in the missing values,
     C_oo⁻¹ y = (C⁻¹ [y; x])_o     (the missing part of which is 0), and
     log det C_oo = log det C + log det A.
 
-ρ A = I − (K C⁻¹)_mm has its eigenvalues in (0, 1], and near 1 unless whole regions of the field are missing, however small
-the noise: a smooth field cannot live on scattered holes. So a dozen iterations usually do.
+ρ A = I − (K C⁻¹)_mm has its eigenvalues in (0, 1], and far from 0 where holes are scattered: a smooth field cannot live
+on them. Then a dozen or two iterations do.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class FillIn:
         """A⁻¹ right, up to residuals of the norms allowed; shape (k, n_missing).
 
         Without preconditioner at first, which is best for scattered holes; then, for large holes or little noise, with
-        (C^(1/2))_mm, half-way between the inverse of A where neighbours determine a missing value and where nothing does.
+        (C^(1/2))_mm, half-way between A⁻¹ where neighbours determine a missing value and where nothing does.
         """
         plain = min(_PLAIN_ITERATIONS, self._options.max_iterations)
         solution, residual, self.iterations = self._iterate(right, allowed, plain, precondition=False)
@@ -155,16 +155,13 @@ class FillIn:
         if excess > 1.0:
             warn(
                 f"filling in {self._count:,} missing cells stopped after {self.iterations} iterations at a relative "
-                f"residual of {excess * self._options.tolerance:.1e}, not {self._options.tolerance:.0e}. Likely causes: "
-                "(a) hardly any noise; (b) times or nodes with hardly any observation: leave them out; (c) "
-                "max_iterations too small",
+                f"residual of {excess * self._options.tolerance:.1e}, not {self._options.tolerance:.0e}. "
+                "Likely causes: (a) hardly any noise; (b) times or nodes with hardly any observation: leave them out",
                 NumericalWarning,
             )
         return solution
 
-    def _iterate(
-        self, right: Floats, allowed: Floats, count: int, *, precondition: bool
-    ) -> tuple[Floats, Floats, int]:
+    def _iterate(self, right: Floats, allowed: Floats, count: int, *, precondition: bool) -> tuple[Floats, Floats, int]:
         """Conjugate gradients: solutions, residuals, iterations."""
         solution, residual = np.zeros_like(right), right
         direction, before = np.zeros_like(right), np.zeros(len(right))
@@ -190,14 +187,14 @@ class FillIn:
     # ------------------------------------------------------------------ log-determinant
     @cached_property
     def log_determinant(self) -> Estimate:
-        """log det A."""
+        """Log det A."""
         options, modes = self._options, self._modes
         rng = np.random.default_rng(options.seed)
         shape = modes.variances.shape
         in_time, in_nodes, in_noise = np.zeros((shape[0], shape[0])), np.zeros((shape[1], shape[1])), 0.0
         values, products = [], []
         for _ in range(options.n_probes):
-            probe = 2.0 * rng.integers(0, 2, self._count) - 1.0
+            probe = rng.choice(np.array([-1.0, 1.0]), self._count)
             one = self._quadrature(probe)
             values.append(one.value)
             products.append(one.product)
@@ -218,7 +215,9 @@ class FillIn:
         """Zᵀ log(A) z by Lanczos, with full reorthogonalisation, and what its derivative is made of."""
         square = float(probe @ probe)
         vector = probe / np.sqrt(square)
-        vectors, fields, diagonal, beside = [vector], [], [], []
+        vectors, fields = [vector], []
+        diagonal: list[float] = []
+        beside: list[float] = []
         value = np.inf
         while True:
             product, modes = self._multiply(vector[None])

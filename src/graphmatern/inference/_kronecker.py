@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
     Longs = NDArray[np.int64]
 
-__all__ = ["Derivatives", "FieldCovariance", "FieldGrid", "Modes", "NodeBasis", "form_derivatives", "weight_derivatives"]
+__all__ = [
+    "Derivatives",
+    "FieldCovariance",
+    "FieldGrid",
+    "Modes",
+    "NodeBasis",
+    "form_derivatives",
+    "weight_derivatives",
+]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from gpytorch.kernels import Kernel as GPyTorchKernel
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError, NumericalError
@@ -44,12 +45,12 @@ class TimeKernel:
     """
 
     def __init__(self, kernel: Any) -> None:
-        from gpytorch.kernels import Kernel
-
         faults = FaultList("nothing was fitted", KernelError)
-        if not isinstance(kernel, Kernel):
+        if not isinstance(kernel, GPyTorchKernel):
             received = f"a {type(kernel).__name__}"
-            raise faults.raise_now("time_kernel", "must be a GPyTorch kernel", received, "Such as MaternKernel(nu=1.5).")
+            raise faults.raise_now(
+                "time_kernel", "must be a GPyTorch kernel", received, "Such as MaternKernel(nu=1.5)."
+            )
         if len(kernel.batch_shape) or (kernel.ard_num_dims or 1) != 1:
             received = f"batch shape {tuple(kernel.batch_shape)}, {kernel.ard_num_dims} dimensions"
             raise faults.raise_now("time_kernel", "must be one kernel of one input, time", received, "Drop these.")

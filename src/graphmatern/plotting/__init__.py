@@ -3,6 +3,7 @@
 from graphmatern.plotting._diagnostics import plot_calibration, plot_range, plot_spectrum
 from graphmatern.plotting._fields import plot_field, plot_graph, plot_kernel, plot_variance
 from graphmatern.plotting._predictions import plot_classes, plot_prediction
+from graphmatern.plotting._series import plot_series
 
 __all__ = [
     "plot_calibration",
@@ -12,6 +13,7 @@ __all__ = [
     "plot_kernel",
     "plot_prediction",
     "plot_range",
+    "plot_series",
     "plot_spectrum",
     "plot_variance",
 ]

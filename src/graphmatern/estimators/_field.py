@@ -1,0 +1,368 @@
+"""Gaussian process regression on the nodes of a graph over time."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+
+from graphmatern._validation import FaultList, check_choice, check_flag, check_positive, check_whole, warn
+from graphmatern.errors import KernelError, NumericalWarning
+from graphmatern.estimators._field_data import FieldData, read_field
+from graphmatern.estimators._field_results import FieldResults
+from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
+from graphmatern.estimators._times import TIME_UNITS, TimeAxis
+from graphmatern.inference._fill_in import IterativeOptions
+from graphmatern.inference._fit_field import FieldProblem, FittedField, choose_method, default_probes, fit_field
+from graphmatern.inference._fit_spectral import eigenpairs_used
+from graphmatern.inference._fitting import FitOptions
+from graphmatern.inference._kronecker import FieldGrid
+from graphmatern.inference._optimize import Optimum
+from graphmatern.inference._rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpytorch.kernels import Kernel as GPyTorchKernel
+    from numpy.typing import ArrayLike
+
+    from graphmatern.graph import Graph
+    from graphmatern.inference._rules import LogNormal
+    from graphmatern.kernels import Kernel
+
+__all__ = ["GraphFieldRegressor"]
+
+
+class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore[misc]
+    """Gaussian process regression on a graph over time: values at some nodes and times in, at all of them out.
+
+    The covariance of two cells is that of their times times that of their nodes, k(t, t′) k(i, i′), plus noise.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    kernel : Kernel, optional
+        Kernel on the graph with starting values, in units in which the values have variance 1; its variance is that of
+        the field. By default a Matérn kernel whose starting values are chosen from the data.
+    time_kernel : gpytorch.kernels.Kernel, optional
+        Any GPyTorch kernel on time: Matérn, periodic, sums and products, with starting values; parameters with
+        ``requires_grad=False`` are held. Where it has a scale of its own, fix the variance of ``kernel``. By default
+        Matérn 3/2, started from the data.
+    time_unit : {"s", "min", "h", "D", "W"}
+        Unit of the parameters of ``time_kernel`` where times are dates. Numbers are taken as they are.
+    normalized : bool, optional
+        Which Laplacian; by default the normalised one only where the kernel requires it.
+    engine : {"auto", "kronecker", "dense", "iterative"}
+        How to compute: whole grids by Kronecker algebra; up to 4,000 cells with holes by a dense Cholesky factor; more
+        by filling in the holes with conjugate gradients. The first two are exact.
+    n_eigenpairs : int, optional
+        Eigenpairs of the graph; all by default, up to 3,000 nodes, beyond that 500.
+    noise : float, optional
+        Starting value of the noise variance, in units in which the values have variance 1.
+    mean : {"constant", "zero"}
+        Mean of the field; a constant is integrated out under a flat prior.
+    normalize_y : bool
+        Whether to subtract the mean of the values and divide by their standard deviation before all else.
+    optimizer : {"lbfgs", "adam"} or None
+        What maximises the marginal likelihood; None keeps the starting values.
+    max_iterations : int
+        Iterations of the optimiser at most.
+    n_restarts : int
+        Further starting points, drawn at random around the first; the best optimum is kept.
+    bounds : dict of str to (float, float), optional
+        Least and largest value of parameters of ``kernel`` and of the noise. Those of ``time_kernel`` are GPyTorch's.
+    priors : dict of str to LogNormal, optional
+        Priors of the same parameters. Those registered with ``time_kernel`` count, too.
+    tolerance : float
+        Relative residual at which the iterative engine stops.
+    n_probes : int, optional
+        Random probes for the iterative engine's log-determinant; 4 to 32 by default, fewer for larger grids.
+    n_draws : int
+        Draws from which the iterative engine estimates variances of more cells than this: their part due to missing
+        values is then known to a relative error of √(2 / n_draws). For fewer cells it solves for each.
+    random_state : int
+        Seed of probes, draws and restarts.
+    verbose : bool, optional
+        Whether to show progress; by default, where the error stream is a terminal.
+
+    Attributes
+    ----------
+    kernel_, time_kernel_ : Kernel, gpytorch.kernels.Kernel
+        Learned kernels, in normalised units and in ``time_unit``.
+    noise_ : float
+        Learned noise variance, in normalised units.
+    log_marginal_likelihood_, log_marginal_likelihood_error_ : float
+        Of the normalised values, the constant included, and its standard error: 0 where it is exact.
+    engine_, engine_reason_ : str
+        Engine used, and why.
+    gradient_norm_ : float
+        Largest derivative of the marginal likelihood at the end.
+    converged_ : bool
+        Whether the optimiser was satisfied.
+    n_evaluations_ : int
+        Evaluations of the marginal likelihood.
+    y_mean_, y_scale_ : float
+        Convert normalised units: ``y = y_mean_ + y_scale_ * normalised``.
+    nodes_, times_ : Index
+        Nodes and times with observations, in order.
+    informed_ : ndarray of bool, shape (n_nodes,)
+        Whether data reach the node's connected component.
+
+    Notes
+    -----
+    Use `GraphGPRegressor` with several columns (replicates) where the times are independent of each other, such as days
+    far apart: it shares the parameters, not the values, and costs less. Use this class where what was seen at one time
+    says something about another.
+
+    Examples
+    --------
+    >>> import graphmatern as gm, numpy as np, pandas as pd
+    >>> city = gm.make_roads(40, seed=0)
+    >>> hours = pd.date_range("2024-01-01", periods=12, freq="h")
+    >>> wave = np.sin(np.arange(12) / 3)[:, None] * np.cos(city.positions[:, 0] / 300)
+    >>> table = pd.DataFrame(wave, index=hours, columns=city.nodes)
+    >>> table.iloc[3:6, 0] = np.nan
+    >>> model = gm.GraphFieldRegressor(city, time_unit="h").fit(table)
+    >>> bool(abs(model.predict([city.nodes[0]], [hours[4]])[0] - wave[4, 0]) < 0.2)
+    True
+    >>> model.forecast(2).shape == (2, city.n_nodes)
+    True
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        kernel: Kernel | None = None,
+        time_kernel: GPyTorchKernel | None = None,
+        *,
+        time_unit: Literal["s", "min", "h", "D", "W"] = "D",
+        normalized: bool | None = None,
+        engine: Literal["auto", "kronecker", "dense", "iterative"] = "auto",
+        n_eigenpairs: int | None = None,
+        noise: float | None = None,
+        mean: Literal["constant", "zero"] = "constant",
+        normalize_y: bool = True,
+        optimizer: Literal["lbfgs", "adam"] | None = "lbfgs",
+        max_iterations: int = 200,
+        n_restarts: int = 0,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+        priors: Mapping[str, LogNormal] | None = None,
+        tolerance: float = 1e-6,
+        n_probes: int | None = None,
+        n_draws: int = 32,
+        random_state: int = 0,
+        verbose: bool | None = None,
+    ) -> None:
+        self.graph = graph
+        self.kernel = kernel
+        self.time_kernel = time_kernel
+        self.time_unit = time_unit
+        self.normalized = normalized
+        self.engine = engine
+        self.n_eigenpairs = n_eigenpairs
+        self.noise = noise
+        self.mean = mean
+        self.normalize_y = normalize_y
+        self.optimizer = optimizer
+        self.max_iterations = max_iterations
+        self.n_restarts = n_restarts
+        self.bounds = bounds
+        self.priors = priors
+        self.tolerance = tolerance
+        self.n_probes = n_probes
+        self.n_draws = n_draws
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ------------------------------------------------------------------ fitting
+    def fit(
+        self,
+        data: Any,
+        times: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        node: str = "node",
+        time: str = "time",
+        value: str = "value",
+    ) -> Self:
+        """Learn the kernels' parameters and condition on the data.
+
+        Parameters
+        ----------
+        data : DataFrame or sequence of hashable
+            A long table, with a row per observation and the columns named below; a wide table, with a row per time (its
+            index) and a column per node; or node names. NaN means not observed.
+        times : sequence, optional
+            Times beside node names: numbers, or dates.
+        y : array_like, optional
+            Values beside node names.
+        node, time, value : str
+            Columns of a long table.
+
+        Returns
+        -------
+        self
+        """
+        self._check_options()
+        field = read_field(self.graph, data, times, y, node=node, time=time, value=value)
+        observed = field.y[~np.isnan(field.y)]
+        self.y_mean_ = float(observed.mean()) if self.normalize_y else 0.0
+        scale = float(observed.std()) if self.normalize_y else 1.0
+        self.y_scale_ = scale if scale > 1e-12 * max(1.0, abs(self.y_mean_)) else 1.0
+        self._axis = TimeAxis.of(field.times, self.time_unit)
+        self._learn(field)
+        self.log_marginal_likelihood_, self.log_marginal_likelihood_error_ = self.posterior_.log_marginal_likelihood()
+        if not self.converged_:
+            message = self._fitted.optimum.message
+            warn(f"the fit stopped early: {message}; raise max_iterations or change the start", NumericalWarning)
+        return self
+
+    def _check_options(self) -> None:
+        check_choice("time_unit", self.time_unit, TIME_UNITS, KernelError)
+        check_choice("engine", self.engine, ("auto", "kronecker", "dense", "iterative"), KernelError)
+        check_choice("mean", self.mean, ("constant", "zero"), KernelError)
+        check_flag("normalize_y", self.normalize_y, KernelError)
+        if self.optimizer is not None:
+            check_choice("optimizer", self.optimizer, ("lbfgs", "adam"), KernelError)
+        faults = FaultList("nothing was fitted", KernelError)
+        if self.kernel is not None and not hasattr(self.kernel, "spectral_weights"):
+            remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0); the kernel on time is `time_kernel`."
+            faults.add("kernel", "must be a kernel of this package", f"a {type(self.kernel).__name__}", remedy)
+        if self.noise is not None:
+            check_positive("noise", self.noise, faults, remedy="Leave it out for a value from the data.")
+        check_positive("tolerance", self.tolerance, faults, remedy="1e-6 is usual.")
+        check_whole("max_iterations", self.max_iterations, faults, minimum=1, remedy="Allow at least one.")
+        check_whole("n_restarts", self.n_restarts, faults, minimum=0, remedy="0 starts once.")
+        if self.n_probes is not None:
+            check_whole("n_probes", self.n_probes, faults, minimum=2, remedy="Leave it out for a good number.")
+        check_whole("n_draws", self.n_draws, faults, minimum=2, remedy="32 is usual.")
+        check_whole("random_state", self.random_state, faults, minimum=0, remedy="0 is as good as any.")
+        faults.raise_if_any()
+        names = ["nu", "lengthscale"] if self.kernel is None else [n for n, _ in self.kernel.named_parameters()]
+        labels = [name.replace("raw_", "") for name in names]
+        Rules(self.bounds or {}, self.priors or {}).check([*labels, "variance", "noise"], faults)
+        faults.raise_if_any()
+
+    @property
+    def _uses_normalized(self) -> bool:
+        if self.normalized is None:
+            return self.kernel is not None and self.kernel.requires_normalized
+        return self.normalized
+
+    def _grid(self, data: FieldData) -> FieldGrid:
+        """The observations in normalised units, times as numbers."""
+        observed = ~np.isnan(data.y)
+        y = np.where(observed, (data.y - self.y_mean_) / self.y_scale_, 0.0)
+        return FieldGrid(data.nodes, self._axis.numbers(data.times), y, observed)
+
+    def _learn(self, data: FieldData, known: Optimum | None = None) -> None:
+        """Fit, or take up where an earlier fit ended."""
+        grid = self._grid(data)
+        if known is None:
+            self.engine_, self.engine_reason_ = choose_method(grid, self.engine)
+        probes = default_probes(grid) if self.n_probes is None else self.n_probes
+        options = FitOptions(
+            normalized=self._uses_normalized,
+            noise=self.noise,
+            optimizer=self.optimizer,
+            max_iterations=self.max_iterations,
+            n_restarts=self.n_restarts,
+            seed=self.random_state,
+            rules=Rules(self.bounds or {}, self.priors or {}),
+            progress=self.verbose,
+            known=known,
+        )
+        problem = FieldProblem(
+            graph=self.graph,
+            kernel=copy.deepcopy(self.kernel if known is None else self.kernel_),
+            time_kernel=self.time_kernel if known is None else self.time_kernel_,
+            grid=grid,
+            constant=self.mean == "constant",
+            n_eigenpairs=self.n_eigenpairs,
+            method=self.engine_,
+            iterative=IterativeOptions(self.tolerance, 1000, probes, self.n_draws, self.random_state),
+            options=options,
+        )
+        self._adopt(fit_field(problem), data)
+
+    def _adopt(self, found: FittedField, data: FieldData) -> None:
+        assert found.time is not None
+        self.kernel_ = found.kernel
+        self.time_kernel_ = found.time.kernel
+        self.noise_ = found.noise
+        self.posterior_ = found.posterior
+        self.gradient_norm_ = found.gradient_norm
+        self.converged_ = found.optimum.converged
+        self.n_evaluations_ = found.optimum.n_evaluations
+        self.at_bounds_ = found.at_bounds
+        self.nodes_ = self.graph.nodes[data.nodes]
+        self.times_ = data.times
+        self._data = data
+        self._fitted = found
+        reached = np.zeros(self.graph.n_components, dtype=bool)
+        reached[self.graph.components[data.nodes]] = True
+        self.informed_ = reached[self.graph.components]
+
+    def condition_on(
+        self,
+        data: Any,
+        times: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        node: str = "node",
+        time: str = "time",
+        value: str = "value",
+    ) -> Self:
+        """Return a model with more data and the same parameters, without learning again.
+
+        Parameters
+        ----------
+        data, times, y, node, time, value
+            As in `fit`; new cells only.
+        """
+        self._require_fit()
+        more = read_field(self.graph, data, times, y, node=node, time=time, value=value)
+        joined = self._data.join(FieldData(more.nodes, self._axis.read(more.times), more.y))
+        other = copy.copy(self)
+        other.engine_, other.engine_reason_ = choose_method(
+            other._grid(joined), "auto" if self.engine == "kronecker" else self.engine
+        )
+        other._learn(joined, self._fitted.optimum)
+        del other.log_marginal_likelihood_, other.log_marginal_likelihood_error_  # those of fewer data
+        return other
+
+    def standard_errors(self) -> dict[str, float]:
+        """Standard errors of the logarithms of the learned parameters, from the curvature of the likelihood.
+
+        Returns
+        -------
+        dict of str to float
+            An error of 0.1 means that the parameter is known to about 10 %; NaN where the likelihood has no peak.
+        """
+        self._require_fit()
+        return self._fitted.standard_errors()
+
+    # ------------------------------------------------------------------ model files
+    def _state(self) -> dict[str, Any]:
+        count = eigenpairs_used(self.graph, self.n_eigenpairs)
+        names = ("y_mean_", "y_scale_", "engine_", "engine_reason_", "kernel_", "time_kernel_")
+        optional = ("log_marginal_likelihood_", "log_marginal_likelihood_error_")
+        return {
+            "data": dict(vars(self._data)),
+            "origin": None if self._axis.origin is None else pd.DatetimeIndex([self._axis.origin]),  # keeps its zone
+            "attributes": {name: getattr(self, name) for name in (*names, *optional) if hasattr(self, name)},
+            "optimum": dict(vars(self._fitted.optimum)),
+            "spectrum": spectrum_state(self.graph, count, self._uses_normalized),
+        }
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        for name, value in state["attributes"].items():
+            setattr(self, name, value)
+        origin = state["origin"]
+        self._axis = TimeAxis(None if origin is None else origin[0], self.time_unit)
+        spectrum_from_state(self.graph, state["spectrum"])
+        self._learn(FieldData(**state["data"]), Optimum(**state["optimum"]))

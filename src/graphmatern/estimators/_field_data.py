@@ -1,0 +1,193 @@
+"""From a table of values at nodes and times to a grid with holes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from graphmatern._validation import FaultList, abbreviate, as_numbers
+from graphmatern.errors import ResourceError, TableError
+from graphmatern.estimators._times import read_times
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.graph import Graph
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["FieldData", "read_field"]
+
+_LARGEST_GRID = 2**28  # cells; beyond that times are hardly on a common grid
+
+
+@dataclass(frozen=True, eq=False)
+class FieldData:
+    """Observations on a grid, in the caller's units.
+
+    Attributes
+    ----------
+    nodes : ndarray of int64, shape (n_nodes,)
+        Positions of the observed nodes, increasing.
+    times : Index, shape (n_times,)
+        Observed times, increasing: numbers or dates.
+    y : ndarray, shape (n_times, n_nodes)
+        Values; NaN where nothing was observed.
+    """
+
+    nodes: Longs
+    times: pd.Index[Any]
+    y: Floats
+
+    def cells(self) -> tuple[Longs, Longs]:
+        """Row and column of every observed cell."""
+        rows, columns = np.nonzero(~np.isnan(self.y))
+        return rows, columns
+
+    def join(self, other: FieldData) -> FieldData:
+        """Both together; cells observed twice are refused."""
+        parts = []
+        for one in (self, other):
+            rows, columns = one.cells()
+            parts.append((one.nodes[columns], one.times[rows], one.y[rows, columns]))
+        (nodes, times, values), (more_nodes, more_times, more_values) = parts
+        faults = FaultList("nothing was added", TableError)
+        return _to_grid(
+            np.concatenate([nodes, more_nodes]), times.append(more_times), np.append(values, more_values), faults
+        )
+
+
+def _columns_of(data: Any, times: Any, y: Any, names: tuple[str, str, str], faults: FaultList) -> list[Any] | None:
+    """Nodes, times and values, one row per observation, unchecked; None for a wide table."""
+    if not isinstance(data, pd.DataFrame):
+        if times is None or y is None:
+            received = f"a {type(data).__name__}" + ("" if times is None else " and times") + " alone"
+            remedy = "Pass a table, or nodes, times and values."
+            raise faults.raise_now("data", "must be a DataFrame, or come with `times` and `y`", received, remedy)
+        return [data, times, y]
+    if times is not None or y is not None:
+        raise faults.raise_now("times", "must be None beside a DataFrame", "both", "The table holds times and values.")
+    counts = [int((data.columns == name).sum()) for name in names]
+    if max(counts) > 1:
+        repeated = abbreviate(name for name, count in zip(names, counts, strict=True) if count > 1)
+        raise faults.raise_now("data", "must have each column once", f"{repeated} again", "Rename or drop one of them.")
+    if sum(counts) == 3:
+        return [data[name] for name in names]
+    if sum(counts) == 2:
+        rule = "must have the columns {!r}, {!r} and {!r}, or a row per time and a column per node".format(*names)
+        received = f"the columns {abbreviate(data.columns)}"
+        raise faults.raise_now("data", rule, received, "Say what they are called: fit(table, value='speed').")
+    return None
+
+
+def read_field(
+    graph: Graph, data: Any, times: Any = None, y: Any = None, *, node: str, time: str, value: str
+) -> FieldData:
+    """Check what was passed to ``fit``; every fault is reported at once.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    data : DataFrame or sequence of hashable
+        A long table with a row per observation; a wide one with a row per time and a column per node; or node names.
+    times, y : sequence, optional
+        Times and values, beside node names.
+    node, time, value : str
+        Columns of a long table.
+    """
+    faults = FaultList("nothing was read", TableError)
+    columns = _columns_of(data, times, y, (node, time, value), faults)
+    if columns is None:
+        return _read_wide(graph, data, faults)
+    labels = (node, time, value) if isinstance(data, pd.DataFrame) else ("nodes", "times", "y")
+    codes = _codes(graph, columns[0], labels[0], faults)
+    stamps = read_times(columns[1], labels[1], faults)
+    values = _values(columns[2], labels[2], faults)
+    if len(codes) != len(values) or (stamps is not None and len(stamps) != len(values)):
+        received = "{} nodes, {} times, {} values".format(*(len(column) for column in columns))
+        faults.add(labels[2], "must have one entry per node and time", received, "One row per observation.")
+    faults.raise_if_any()
+    assert stamps is not None
+    known = np.flatnonzero(~np.isnan(values))
+    return _to_grid(codes[known], stamps[known], values[known], faults, known)
+
+
+def _read_wide(graph: Graph, table: pd.DataFrame, faults: FaultList) -> FieldData:
+    names = graph._parts.names
+    codes = np.asarray(names.codes(table.columns), dtype=np.int64)
+    if len(codes) and (codes < 0).all() and len(table) and (names.codes(table.index) >= 0).all():
+        remedy = "Transpose it: table.T."
+        raise faults.raise_now("data", "must have a row per time and a column per node", "nodes as rows", remedy)
+    codes = _codes(graph, table.columns, "columns", faults)
+    stamps = read_times(table.index, "index", faults)
+    values = _values(table.to_numpy(), "data", faults)
+    if table.columns.duplicated().any():
+        received = abbreviate(table.columns[table.columns.duplicated()])
+        faults.add("columns", "must name each node once", f"{received} twice", "Merge these columns.")
+    if table.index.duplicated().any():
+        received = abbreviate(table.index[table.index.duplicated()])
+        faults.add("index", "must hold each time once", f"{received} twice", "Merge these rows, such as by their mean.")
+    faults.raise_if_any()
+    assert stamps is not None
+    rows, columns = np.nonzero(~np.isnan(values))
+    return _to_grid(codes[columns], stamps[rows], values[rows, columns], faults)
+
+
+def _codes(graph: Graph, names: Any, argument: str, faults: FaultList) -> Longs:
+    """Positions of nodes; unknown names are noted."""
+    try:
+        codes = graph._parts.names.codes(names)
+    except TypeError as error:
+        raise faults.raise_now(argument, "must be a 1-D sequence of node names", str(error), "Use a list.") from None
+    if (codes < 0).any():
+        unknown = pd.Index(list(names), dtype=object, tupleize_cols=False)[codes < 0]
+        graph._parts.names.note_unknown(unknown, argument, faults)
+    return codes
+
+
+def _values(values: Any, argument: str, faults: FaultList) -> Floats:
+    """Values as numbers; NaN and None mean not observed, all else that is no number is noted."""
+    array = np.asarray(values)
+    blank = np.asarray(pd.isna(array), dtype=bool)
+    ignored = FaultList("", TableError)
+    numbers = as_numbers(values, argument, ignored)
+    bad = ~np.isfinite(numbers) & ~blank if numbers.shape == blank.shape else np.ones(1, dtype=bool)
+    if bad.any():
+        rows = np.unique(np.argwhere(bad)[:, 0])
+        received = f"others in rows {abbreviate(rows)}"
+        faults.add(argument, "must hold finite numbers, or NaN for what was not observed", received, "Correct them.")
+    return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def _to_grid(
+    codes: Longs, times: pd.Index[Any], values: Floats, faults: FaultList, rows: Longs | None = None
+) -> FieldData:
+    """Sort observations into a grid of all their nodes and times; ``rows`` are their numbers in the caller's table."""
+    if len(values) == 0:
+        raise faults.raise_now("data", "must hold at least one value", "none", "NaN means not observed.")
+    nodes, column = np.unique(codes, return_inverse=True)
+    distinct = times.unique().sort_values()
+    row = np.asarray(distinct.get_indexer(times), dtype=np.int64)
+    if len(distinct) * len(nodes) > _LARGEST_GRID:
+        raise ResourceError(
+            f"{len(distinct):,} times × {len(nodes):,} nodes make a grid of {len(distinct) * len(nodes):,} cells, for "
+            f"{len(values):,} values. Round times to a common grid, or aggregate them."
+        )
+    place = row * len(nodes) + column
+    order = np.argsort(place, kind="stable")
+    again = np.flatnonzero(np.diff(place[order]) == 0)
+    if len(again):
+        order = order if rows is None else rows[order]
+        shown = [f"row {order[k + 1]} (as row {order[k]})" for k in again[:5]]
+        more = f", ... ({len(again)} in all)" if len(again) > 5 else ""
+        rule = "must hold at most one value per node and time"
+        remedy = "Merge them, such as by groupby([node, time]).mean()."
+        raise faults.raise_now("data", rule, f"the same cell again in {', '.join(shown)}{more}", remedy)
+    y = np.full((len(distinct), len(nodes)), np.nan)
+    y[row, column] = values
+    return FieldData(nodes, distinct, y)

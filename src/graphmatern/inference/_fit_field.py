@@ -1,0 +1,250 @@
+"""Fitting a field on nodes × times: which method, from which start, and what comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gpytorch.kernels import MaternKernel
+
+from graphmatern._validation import FaultList
+from graphmatern.errors import KernelError, NumericalError, ResourceError
+from graphmatern.inference._field_engine import FieldEngine
+from graphmatern.inference._field_posterior import FieldPosterior
+from graphmatern.inference._fit_spectral import eigenpairs_used
+from graphmatern.inference._fitting import START_LENGTHSCALES, FittedEngine, minimise
+from graphmatern.inference._optimize import curvature
+from graphmatern.inference._rules import Parameter
+from graphmatern.inference._time_kernel import TimeKernel
+from graphmatern.kernels import Matern
+from graphmatern.sparse._resources import available_memory, format_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.graph import Graph
+    from graphmatern.inference._fill_in import IterativeOptions
+    from graphmatern.inference._fitting import FitOptions
+    from graphmatern.inference._kronecker import FieldGrid
+    from graphmatern.kernels import Kernel
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["FieldProblem", "FittedField", "choose_method", "default_probes", "fit_field"]
+
+_FEW_CELLS = 4000  # observed cells up to which a dense Cholesky factor is quick
+_PATCH_CELLS = 1500  # of a part of the grid on which a fit to more cells begins
+_START_GAPS = (1.0, 5.0, 25.0)  # lengthscales in time that are tried, in units of the median gap between times
+
+
+@dataclass(frozen=True, eq=False)
+class FieldProblem:
+    """What to fit to what.
+
+    Attributes
+    ----------
+    graph : Graph
+        The graph.
+    kernel : Kernel, optional
+        Kernel on the graph with starting values, which the fit changes; by default Matérn, started from the data.
+    time_kernel : gpytorch.kernels.Kernel, optional
+        Kernel on time with starting values; by default Matérn 3/2, started from the data.
+    grid : FieldGrid
+        The observations.
+    constant : bool
+        Whether the mean is an unknown constant rather than 0.
+    n_eigenpairs : int, optional
+        Eigenpairs of the graph; all of a graph of moderate size by default.
+    method : {"kronecker", "dense", "iterative"}
+        How to solve.
+    iterative : IterativeOptions
+        Accuracy of the iterative method.
+    options : FitOptions
+        How to fit.
+    """
+
+    graph: Graph
+    kernel: Kernel | None
+    time_kernel: Any
+    grid: FieldGrid
+    constant: bool
+    n_eigenpairs: int | None
+    method: str
+    iterative: IterativeOptions
+    options: FitOptions
+
+
+@dataclass(frozen=True, eq=False)
+class FittedField(FittedEngine):
+    """What a fit returns."""
+
+    posterior: FieldPosterior  # type: ignore[assignment]
+    time: TimeKernel | None = None
+
+
+def choose_method(grid: FieldGrid, wanted: str) -> tuple[str, str]:
+    """Name of the method to use, and the reason in a sentence."""
+    times, nodes = grid.shape
+    n, missing = grid.n_observed, 1.0 - grid.n_observed / grid.y.size
+    if wanted == "kronecker" and not grid.is_complete:
+        faults = FaultList("nothing was fitted", KernelError)
+        received = f"{missing:.1%} of {times:,} × {nodes:,} cells missing"
+        raise faults.raise_now("engine", "can be 'kronecker' for whole grids only", received, "Use 'auto'.")
+    if wanted == "dense" or (wanted == "auto" and n <= _FEW_CELLS and not grid.is_complete):
+        method, reason = "dense", f"{n:,} cells with holes: one Cholesky factor, exact"
+        needed = 8 * 4 * n**2
+    elif grid.is_complete:
+        method, reason = "kronecker", f"all {times:,} × {nodes:,} cells are observed: Kronecker algebra, exact"
+        needed = 8 * (4 * times**2 + 4 * nodes**2 + 8 * grid.y.size)
+    else:
+        method = "iterative"
+        reason = f"{n:,} of {times:,} × {nodes:,} cells: the others are filled in by conjugate gradients"
+        needed = 8 * (6 * times**2 + 4 * nodes**2 + 40 * grid.y.size)
+    if wanted == method:
+        reason = "asked for"
+    if needed > 0.8 * available_memory():
+        raise ResourceError(
+            f"{times:,} times × {nodes:,} nodes need about {format_bytes(needed)} of memory with the method "
+            f"{method!r}, of {format_bytes(available_memory())} available. Round times to a common grid, "
+            "aggregate them, or leave nodes out."
+        )
+    return method, reason
+
+
+def default_probes(grid: FieldGrid) -> int:
+    """Probes for the log-determinant: the more cells, the smaller its relative error, and the dearer a probe."""
+    return int(np.clip(2_000_000 // max(grid.y.size, 1), 4, 32))
+
+
+def fit_field(problem: FieldProblem) -> FittedField:
+    """Learn the parameters of both kernels and the noise, and condition on the observations."""
+    options, grid = problem.options, problem.grid
+    kernel = Matern(1.5, START_LENGTHSCALES[0]) if problem.kernel is None else problem.kernel
+    if isinstance(kernel, Matern):
+        kernel.set_params(nu=kernel.values()["nu"])  # from here on it has a value
+    bound = kernel.on(problem.graph, options.normalized, eigenpairs_used(problem.graph, problem.n_eigenpairs))
+    time = TimeKernel(_default_time_kernel(grid) if problem.time_kernel is None else problem.time_kernel)
+
+    def engine_for(part: FieldGrid, method: str) -> FieldEngine:
+        return FieldEngine(bound, time, part, constant=problem.constant, method=method, options=problem.iterative)
+
+    engine = engine_for(grid, problem.method)
+    parameters = _parameters(engine, options)
+    start = engine.position()
+    if options.learn_noise:
+        start = np.append(start, options.log_noise)
+    hessian = None
+    if options.known is None and options.optimizer is not None:
+        is_large = grid.n_observed > 4 * _PATCH_CELLS
+        part = densest_patch(problem.graph, grid, _PATCH_CELLS) if is_large else grid
+        rough = engine_for(part, "dense" if is_large else problem.method)
+        objective = _objective(rough, options)
+        start = _choose_start(objective, start, parameters, problem, grid)
+        if is_large:
+            # What a patch says is nearly right, and so is its curvature, for as many patches as there are.
+            start, hessian = _fit_patch(objective, start, parameters, options, grid.n_observed / part.n_observed)
+    optimum, penalised = minimise(_objective(engine, options), start, parameters, options, hessian)
+    count = len(optimum.position) - int(options.learn_noise)
+    engine.move(optimum.position[:count])
+    rho = float(np.exp(optimum.position[-1] if options.learn_noise else options.log_noise))
+    system = engine.system(time.values(grid.times), bound.weights().detach().cpu().numpy(), rho)
+    posterior = FieldPosterior(bound, time, system, constant=problem.constant)
+    return FittedField(problem.method, kernel, rho, posterior, optimum, parameters, penalised, time=time)
+
+
+def _default_time_kernel(grid: FieldGrid) -> MaternKernel:
+    kernel = MaternKernel(nu=1.5).double()
+    kernel.lengthscale = _START_GAPS[1] * median_gap(grid.times)
+    return kernel
+
+
+def median_gap(times: Floats) -> float:
+    """Median difference of successive times, 1 where there is only one time."""
+    return float(np.median(np.diff(times))) if len(times) > 1 else 1.0
+
+
+def _parameters(engine: FieldEngine, options: FitOptions) -> list[Parameter]:
+    """What is learned, with bounds: graph, time, noise."""
+    own = [name.replace("raw_", "").replace("_terms", "terms") for name in engine.graph_names]
+    found = [options.rules.parameter(label) for label in own]
+    pairs = zip(engine.time.labels, engine.time.bounds(), strict=True)
+    found += [Parameter(label, low, high) for label, (low, high) in pairs]
+    return [*found, options.rules.parameter("noise")] if options.learn_noise else found
+
+
+def _objective(engine: FieldEngine, options: FitOptions) -> Any:
+    def objective(theta: Floats) -> tuple[float, Floats]:
+        if not options.learn_noise:
+            value, gradient, _ = engine.evaluate(theta, options.log_noise)
+            return value, gradient
+        value, gradient, in_noise = engine.evaluate(theta[:-1], float(theta[-1]))
+        return value, np.append(gradient, in_noise)
+
+    return objective
+
+
+def _choose_start(
+    objective: Any, start: Floats, parameters: list[Parameter], problem: FieldProblem, grid: FieldGrid
+) -> Floats:
+    """The most likely of a few lengthscales, on the graph and in time, where the caller named none."""
+    labels = [one.label for one in parameters]
+    choices: list[tuple[int, tuple[float, ...]]] = []
+    if problem.kernel is None:
+        choices.append((labels.index("lengthscale"), START_LENGTHSCALES))
+    if problem.time_kernel is None:
+        gap = median_gap(grid.times)
+        choices.append((labels.index("time.lengthscale"), tuple(gap * factor for factor in _START_GAPS)))
+    best, least = start, np.inf
+    for values in product(*(values for _, values in choices)):
+        trial = start.copy()
+        for (place, _), value in zip(choices, values, strict=True):
+            trial[place] = np.log(value)
+        found = objective(trial)[0] if choices else 0.0
+        if found < least:
+            best, least = trial, found
+    return best
+
+
+def _fit_patch(
+    objective: Any, start: Floats, parameters: list[Parameter], options: FitOptions, factor: float
+) -> tuple[Floats, Floats | None]:
+    """Optimum on a patch, and the curvature there times ``factor``, made positive definite."""
+    try:
+        found, penalised = minimise(objective, start, parameters, options)
+        values, vectors = np.linalg.eigh(factor * curvature(penalised, found.position))
+    except NumericalError:
+        return start, None
+    values = np.maximum(np.abs(values), max(1.0, 1e-4 * float(values.max())))
+    return found.position, (vectors * values) @ vectors.T
+
+
+def densest_patch(graph: Graph, grid: FieldGrid, limit: int) -> FieldGrid:
+    """A part of the grid of at most ``limit`` cells: neighbouring nodes, successive times, as few holes as possible.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    grid : FieldGrid
+        The observations.
+    limit : int
+        Cells at most.
+    """
+    n_times, n_nodes = grid.shape
+    width = int(np.clip(round(np.sqrt(limit)), max(1, limit // n_times), n_nodes))
+    height = min(n_times, max(1, limit // width))
+    centre = int(np.argmax(grid.observed.sum(axis=0)))
+    distance = graph.distances([graph.nodes[grid.nodes[centre]]])[0][grid.nodes]
+    columns = np.sort(np.argsort(distance, kind="stable")[:width])
+    total = np.concatenate([[0], np.cumsum(grid.observed[:, columns].sum(axis=1))])
+    first = int(np.argmax(total[height:] - total[:-height]))
+    rows = slice(first, first + height)
+    return replace(
+        grid,
+        nodes=grid.nodes[columns],
+        times=grid.times[rows],
+        y=grid.y[rows][:, columns],
+        observed=grid.observed[rows][:, columns],
+    )
