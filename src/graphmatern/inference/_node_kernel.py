@@ -205,8 +205,12 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         if constraint.initial_value is None:
             self._assign(name, value)
         if prior is not None:
-            # Partial functions, where GPyTorch would make closures that cannot be pickled.
-            self.register_prior(f"{name}_prior", prior, partial(_read, name), partial(_write, name))
+            self.set_prior(name, prior)
+
+    def set_prior(self, name: str, prior: Any) -> None:
+        """Give a parameter a GPyTorch prior."""
+        # Partial functions, where GPyTorch would make closures that cannot be pickled.
+        self.register_prior(f"{name}_prior", prior, partial(_read, name), partial(_write, name))
 
     @property
     def parameter_names(self) -> tuple[str, ...]:

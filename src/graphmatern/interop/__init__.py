@@ -2,6 +2,7 @@
 
 from graphmatern.inference._node_kernel import NodeKernel
 from graphmatern.inference._strategies import EigenvectorStrategy, InducingNodeStrategy
+from graphmatern.interop._botorch import maximize_over_nodes, node_model, pathwise_samples, suggest_nodes
 from graphmatern.interop._likelihoods import NodeLikelihood
 from graphmatern.interop._sparse_operator import SparsePrecisionLinearOperator
 
@@ -11,4 +12,8 @@ __all__ = [
     "NodeKernel",
     "NodeLikelihood",
     "SparsePrecisionLinearOperator",
+    "maximize_over_nodes",
+    "node_model",
+    "pathwise_samples",
+    "suggest_nodes",
 ]
