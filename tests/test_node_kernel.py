@@ -241,7 +241,9 @@ def test_nothing_of_size_n_by_n_is_formed() -> None:
     y = torch.tensor(graph.spectrum(30).basis[::2, 3]) * 50.0
     model = Regression(x, y, kernel)
     objective = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
-    with LargestTensor() as largest:  # type: ignore[no-untyped-call]
+    # GPyTorch's own settings; BoTorch, where it has been imported, prefers dense matrices up to 4,096 rows.
+    settings = gpytorch.settings.fast_computations(), gpytorch.settings.max_eager_kernel_size(512)
+    with settings[0], settings[1], LargestTensor() as largest:  # type: ignore[no-untyped-call]
         (-objective(model.train()(x), y)).backward()
         with torch.no_grad():
             prediction = model.eval()(every)

@@ -117,7 +117,8 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     Inputs are node positions (`Graph.locate`), shape (..., n, 1), of any integer or float type, so that they can
     stand in one tensor with other inputs (``active_dims``). Covariances are linear operators of rank at most
     ``n_eigenpairs``: with a Gaussian likelihood GPyTorch solves with them by the Woodbury identity, and nothing of
-    size n_nodes × n_nodes is formed.
+    size n_nodes × n_nodes is formed. (BoTorch, once imported, turns this off for the whole process;
+    ``gpytorch.settings.fast_computations()`` turns it on again.)
 
     Parameters
     ----------
