@@ -101,7 +101,9 @@ def _check_header(names: list[Any], faults: FaultList) -> None:
 
 def _first_words(error: BaseException) -> str:
     text = str(error).strip()
-    return text.splitlines()[0][:200] if text else "an empty or unreadable file"
+    if "does not match length of data" in text:  # pandas' words for it
+        return "rows with more cells than the header has"
+    return text.splitlines()[0][:200].rstrip(".") if text else "an empty or unreadable file"
 
 
 def _read_text(path: Path, faults: FaultList) -> pd.DataFrame:

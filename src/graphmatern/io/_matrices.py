@@ -25,7 +25,7 @@ _PARTS = {"format", "shape", "data"}  # of a matrix that scipy.sparse.save_npz w
 
 
 def _first_words(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
 
 
 def read_matrix_market(path: Path, faults: FaultList) -> sp.coo_array | NDArray[np.float64]:
