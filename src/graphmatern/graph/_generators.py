@@ -91,7 +91,7 @@ def make_city(n: int, seed: int = 0, *, bridges: int = 2, motorway_speed: float 
     --------
     >>> import graphmatern as gm
     >>> gm.make_city(1000, seed=0)
-    Graph(903 nodes, 1366 edges)
+    Graph(913 nodes, 1543 edges)
     """
     faults = FaultList("no city was made", GraphError)
     check_whole("n", n, faults, minimum=100, remedy="Ask for more junctions.")
@@ -106,7 +106,7 @@ def make_city(n: int, seed: int = 0, *, bridges: int = 2, motorway_speed: float 
     for river in rivers:
         points = points[np.abs(_offset(points, river, side)) > 0.7 * _BLOCK]
     edges = _gabriel_edges(points)
-    edges = edges[rng.random(len(edges)) < 0.8]
+    edges = edges[rng.random(len(edges)) < 0.9]
     for river in rivers:
         edges = _keep_bridges(edges, points, river, side, bridges)
     length = np.linalg.norm(points[edges[:, 0]] - points[edges[:, 1]], axis=1)
