@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from graphmatern import metrics as metrics
     from graphmatern import plotting as plotting
     from graphmatern.estimators import GraphFieldRegressor as GraphFieldRegressor
+    from graphmatern.estimators import GraphGPClassifier as GraphGPClassifier
     from graphmatern.estimators import GraphGPRegressor as GraphGPRegressor
     from graphmatern.estimators import load as load
     from graphmatern.graph import Graph as Graph
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 _SUBMODULES = ("datasets", "errors", "graph", "interop", "kernels", "likelihoods", "metrics", "plotting")
 _EXPORTS = {
-    "estimators": ("GraphFieldRegressor", "GraphGPRegressor", "load"),
+    "estimators": ("GraphFieldRegressor", "GraphGPClassifier", "GraphGPRegressor", "load"),
     "graph": ("Graph", "Spectrum", "make_city", "make_roads"),
     "inference": ("LogNormal",),
     "kernels": ("BoundKernel", "Diffusion", "InverseCosine", "Kernel", "Matern", "RandomWalk", "heat_flow"),

@@ -29,6 +29,7 @@ __all__ = [
     "NumericalWarning",
     "ResourceError",
     "TableError",
+    "UninformedWarning",
     "UnknownNodeError",
 ]
 
@@ -166,3 +167,7 @@ class EdgeWarning(GraphMaternWarning):
 
 class NumericalWarning(GraphMaternWarning):
     """A result is less accurate than usual; the message says by how much and why."""
+
+
+class UninformedWarning(GraphMaternWarning):
+    """Predictions were asked for where no data reach: they are those of the prior."""

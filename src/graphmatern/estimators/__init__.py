@@ -1,7 +1,8 @@
 """Estimators with scikit-learn's conventions and node names."""
 
+from graphmatern.estimators._classifier import GraphGPClassifier
 from graphmatern.estimators._field import GraphFieldRegressor
 from graphmatern.estimators._files import load
 from graphmatern.estimators._regressor import GraphGPRegressor
 
-__all__ = ["GraphFieldRegressor", "GraphGPRegressor", "load"]
+__all__ = ["GraphFieldRegressor", "GraphGPClassifier", "GraphGPRegressor", "load"]

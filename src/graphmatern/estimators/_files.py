@@ -32,6 +32,7 @@ _CODECS = (
 )
 # Estimators that can be stored, and where they live.
 _HOMES = {
+    "GraphGPClassifier": "graphmatern.estimators._classifier",
     "GraphGPRegressor": "graphmatern.estimators._regressor",
     "GraphFieldRegressor": "graphmatern.estimators._field",
 }

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from graphmatern._validation import FaultList, check_choice, check_flag, check_positive, check_whole, warn
+from graphmatern._validation import FaultList, check_choice, check_flag, check_positive, warn
 from graphmatern.errors import KernelError, NumericalWarning, TableError
+from graphmatern.estimators._common import check_fit_options, reached_by, uses_normalized
 from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._data import TrainingData, read_observations
 from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
 from graphmatern.estimators._results import RegressionResults
-from graphmatern.graph import Graph
 from graphmatern.inference._engines import ENGINES, choose_engine
 from graphmatern.inference._fit_spectral import eigenpairs_used
 from graphmatern.inference._fitting import FitOptions, FitProblem, FittedEngine
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from graphmatern.graph import Graph
     from graphmatern.inference._rules import LogNormal
     from graphmatern.kernels import Kernel
 
@@ -193,27 +194,10 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
     def _check_options(self) -> None:
         check_choice("mean", self.mean, ("constant", "zero"), KernelError)
         check_flag("normalize_y", self.normalize_y, KernelError)
-        if self.optimizer is not None:
-            check_choice("optimizer", self.optimizer, ("lbfgs", "adam"), KernelError)
         faults = FaultList("nothing was fitted", KernelError)
-        if not isinstance(self.graph, Graph):
-            remedy = "Make one with gm.Graph.from_edges, from_networkx or another constructor."
-            faults.add("graph", "must be a graphmatern Graph", f"a {type(self.graph).__name__}", remedy)
-        if self.kernel is not None and not hasattr(self.kernel, "spectral_weights"):
-            remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0)."
-            faults.add("kernel", "must be a kernel of this package", f"a {type(self.kernel).__name__}", remedy)
         if self.noise is not None:
             check_positive("noise", self.noise, faults, remedy="Leave it out for a value from the data.")
-        check_whole("max_iterations", self.max_iterations, faults, minimum=1, remedy="Allow at least one.")
-        check_positive("learning_rate", self.learning_rate, faults, remedy="0.1 is usual.")
-        check_whole("n_restarts", self.n_restarts, faults, minimum=0, remedy="0 starts once.")
-        if self.random_state is not None:
-            check_whole("random_state", self.random_state, faults, minimum=0, remedy="Leave it out for any.")
-        faults.raise_if_any()
-        names = ["nu", "lengthscale"] if self.kernel is None else [n for n, _ in self.kernel.named_parameters()]
-        labels = [name.replace("raw_", "") for name in names]
-        Rules(self.bounds or {}, self.priors or {}).check([*labels, "variance", "noise"], faults)
-        faults.raise_if_any()
+        check_fit_options(self, ["noise"], faults)
 
     def _normalise(self, data: TrainingData) -> None:
         observed = data.y[~np.isnan(data.y)]
@@ -221,19 +205,13 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         scale = float(observed.std()) if self.normalize_y else 1.0
         self.y_scale_ = scale if scale > 1e-12 * max(1.0, abs(self.y_mean_)) else 1.0
 
-    @property
-    def _uses_normalized(self) -> bool:
-        if self.normalized is None:
-            return self.kernel is not None and self.kernel.requires_normalized
-        return self.normalized
-
     def _problem(self, data: TrainingData, kernel: Kernel | None, known: Optimum | None) -> FitProblem:
         """What the engines are to fit, in normalised units."""
         y = (data.y - self.y_mean_) / self.y_scale_
         noise = np.ones(len(y)) if data.noise is None else data.noise / self.y_scale_**2
         design = self._covariates.design
         options = FitOptions(
-            normalized=self._uses_normalized,
+            normalized=uses_normalized(self),
             noise=self.noise if data.noise is None else 1.0,
             learn_noise=data.noise is None,
             optimizer=self.optimizer,
@@ -278,9 +256,7 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         lost = found.prior_loss
         self.prior_variance_lost_ = np.zeros(self.graph.n_nodes) if lost is None else lost
         self._fitted = found
-        reached = np.zeros(self.graph.n_components, dtype=bool)
-        reached[self.graph.components[self._data.nodes]] = True
-        self.informed_ = reached[self.graph.components]
+        self.informed_ = reached_by(self.graph, self._data.nodes)
         self._standard_errors: dict[str, float] | None = None
 
     def _warn_of_trouble(self) -> None:
@@ -301,7 +277,7 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         pairs = None
         if self.engine_ == "spectral":
             count = eigenpairs_used(self.graph, self.n_eigenpairs)
-            pairs = spectrum_state(self.graph, count, self._uses_normalized)
+            pairs = spectrum_state(self.graph, count, uses_normalized(self))
         return {
             "data": dict(vars(self._data)),
             "y_mean_": self.y_mean_,

@@ -13,6 +13,7 @@ from graphmatern.inference._markov import markov_precision
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from graphmatern.inference._fit_sites import SiteProblem
     from graphmatern.inference._fitting import FitProblem, FittedEngine
 
 __all__ = ["ENGINES", "choose_engine"]
@@ -23,12 +24,12 @@ ENGINES: dict[str, Callable[[FitProblem], FittedEngine]] = {"spectral": fit_spec
 _SECONDS = 60.0  # of one factorisation: beyond that, leading eigenpairs are the lesser evil
 
 
-def choose_engine(problem: FitProblem, wanted: str) -> tuple[str, str]:
+def choose_engine(problem: FitProblem | SiteProblem, wanted: str) -> tuple[str, str]:
     """Name of the engine to use, and the reason in a sentence.
 
     Parameters
     ----------
-    problem : FitProblem
+    problem : FitProblem or SiteProblem
         What is to be fitted.
     wanted : str
         An engine's name, or "auto".

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from graphmatern.graph import Graph
     from graphmatern.inference._fitting import FitOptions
     from graphmatern.inference._rules import Objective
-    from graphmatern.inference._sites import LatentPosterior, LatentPrior, SiteObservations, SiteState
+    from graphmatern.inference._sites import LatentPosterior, LatentPrior, SiteObservations, Sites, SiteState
     from graphmatern.kernels import Kernel
     from graphmatern.likelihoods import Likelihood
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["SITE_ENGINES", "SiteFit", "SiteProblem", "fit_markov_sites", "fit_spectral_sites"]
+__all__ = ["SITE_ENGINES", "SiteFit", "SiteProblem", "fit_markov_sites", "fit_spectral_sites", "hold_variance"]
 
 _BOUNDS = {"noise": (1e-6, 1e4), "scale": (1e-4, 1e4), "df": (2.05, 1e3), "dispersion": (1e-6, 1e3)}
 _MEAN = Parameter("mean", -1e3, 1e3)
@@ -69,6 +69,8 @@ class SiteProblem:
         Eigenpairs of an engine that uses them; its own choice by default.
     n_threads : int, optional
         Threads of an engine that factorises.
+    start : Sites, optional
+        Sites to begin with; from the likelihood by default.
     """
 
     graph: Graph
@@ -79,6 +81,7 @@ class SiteProblem:
     learn_mean: bool = False
     n_eigenpairs: int | None = None
     n_threads: int | None = None
+    start: Sites | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +165,7 @@ class _Bound:
             self.others.append(_MEAN)
             self.start.append(self._mean)
         self.state: SiteState | None = None
+        self._begin = problem.start
 
     def _parameter(self, name: str, problem: SiteProblem) -> Parameter:
         """Bounds and prior of a parameter of the likelihood, in its unconstrained coordinate."""
@@ -181,9 +185,9 @@ class _Bound:
         """Value and gradient in the engine's coordinates and the others."""
         observed, mean = self._observed, self.move(others)
         prior = self._prior(coordinates)
-        begin = observed.start(mean) if self.state is None else self.state.sites
+        begin = self._begin or observed.start(mean)
         state = fit_sites(prior, observed, begin, mean=mean)
-        self.state = state
+        self.state, self._begin = state, state.sites
         in_others = []
         if self._raw:
             variance = torch.from_numpy(state.marginals.variance)
@@ -209,10 +213,12 @@ class _Bound:
             objective(optimum.position)
             kept = self.state
             assert kept is not None
-            self.state = None
+            if options.known is not None:
+                break
+            self._begin = None
             value, _ = objective(optimum.position)
             if not value < -kept.elbo - _FRESH_GAIN * (1.0 + abs(kept.elbo)):
-                self.state = kept
+                self.state, self._begin = kept, kept.sites
                 break
             start = optimum.position
         return (
@@ -221,7 +227,7 @@ class _Bound:
         )
 
 
-def _hold_variance(kernel: Kernel) -> None:
+def hold_variance(kernel: Kernel) -> None:
     """Hold the variance of a kernel, of its first term where it is a sum: for likelihoods that do not see the scale."""
     term = kernel.terms[0] if isinstance(kernel, SumKernel) else kernel
     raw = getattr(term, "raw_variance", None)
@@ -237,7 +243,7 @@ def fit_spectral_sites(problem: SiteProblem) -> SiteFit:
     if isinstance(kernel, Matern):
         kernel.set_params(nu=kernel.values()["nu"])  # from here on it has a value
     if observed.likelihood.scale_invariant:
-        _hold_variance(kernel)
+        hold_variance(kernel)
     bound_kernel = kernel.on(problem.graph, options.normalized, eigenpairs_used(problem.graph, problem.n_eigenpairs))
     named = {name: raw for name, raw in kernel.named_parameters() if raw.requires_grad}
 

@@ -65,8 +65,10 @@ class MarkovEngine:
         self._point: tuple[float, ...] | None = None
         self._prior_logdet = 0.0
 
-    def refactor(self, which: str, coefficients: Floats, extra: Floats | None = None) -> tuple[Factor, SelectedInverse]:
-        """Factorise in the memory of the last time; the selected inverse comes with it."""
+    def refactor(
+        self, which: str, coefficients: Floats, extra: Floats | None = None, *, invert: bool = True
+    ) -> tuple[Factor, SelectedInverse]:
+        """Factorise in the memory of the last time; the selected inverse comes with it unless ``invert`` is False."""
         polynomial = self.precision.polynomial if which == "_posterior" else self.precision.shifted
         kept: tuple[Factor, SelectedInverse] | None = getattr(self, which)
         if kept is None:
@@ -77,7 +79,8 @@ class MarkovEngine:
         factor, inverse = kept
         polynomial.lower(coefficients, extra, out=factor.lower_values)
         factor.update_lower()
-        factor.selected_inverse(inverse)
+        if invert:
+            factor.selected_inverse(inverse)
         return kept
 
     def factor_of_shifted(self, c: float) -> tuple[Factor, SelectedInverse]:

@@ -114,7 +114,7 @@ class SolvedPrior(DensePrior):
         distinct, self._place = np.unique(nodes, return_inverse=True)
         right = np.zeros((engine.precision.graph.n_nodes, len(distinct)))
         right[distinct, np.arange(len(distinct))] = 1.0
-        factor, _ = engine.refactor("_posterior", engine.precision.coefficients(lengthscale, amplitude))
+        factor, _ = engine.refactor("_posterior", engine.precision.coefficients(lengthscale, amplitude), invert=False)
         self._solved = factor.solve(right)
         covariance = self._solved[distinct]
         self._covariance = 0.5 * (covariance + covariance.T)
