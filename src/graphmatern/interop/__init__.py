@@ -3,7 +3,9 @@
 from graphmatern.inference._node_kernel import NodeKernel
 from graphmatern.inference._strategies import EigenvectorStrategy, InducingNodeStrategy
 from graphmatern.interop._botorch import maximize_over_nodes, node_model, pathwise_samples, suggest_nodes
+from graphmatern.interop._coregionalization import coregionalized_inputs, coregionalized_kernel
 from graphmatern.interop._likelihoods import NodeLikelihood
+from graphmatern.interop._networks import from_osmnx, to_pyg
 from graphmatern.interop._sparse_operator import SparsePrecisionLinearOperator
 
 __all__ = [
@@ -12,8 +14,12 @@ __all__ = [
     "NodeKernel",
     "NodeLikelihood",
     "SparsePrecisionLinearOperator",
+    "coregionalized_inputs",
+    "coregionalized_kernel",
+    "from_osmnx",
     "maximize_over_nodes",
     "node_model",
     "pathwise_samples",
     "suggest_nodes",
+    "to_pyg",
 ]
