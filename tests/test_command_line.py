@@ -192,6 +192,11 @@ CASES: dict[str, tuple[list[str], int, str]] = {
         "there is no folder",
     ),
     "wrong share": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--holdout", "2"], 3, "`holdout` must be"),
+    "likelihood of classes": (
+        ["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--likelihood", "softmax"],
+        3,
+        "must not be given for regression",
+    ),
     "covariates from nowhere": (
         ["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--covariates", "height"],
         3,
@@ -303,3 +308,19 @@ def test_traffic_from_plain_files_equals_the_library(tmp_path: Path) -> None:
     found = pd.read_csv(tmp_path / "p.csv").set_index("node")
     for column in expected:
         np.testing.assert_allclose(found[column].to_numpy(float), expected[column].to_numpy(float), rtol=1e-10)
+
+
+@pytest.mark.data
+def test_the_session_of_the_guide_is_what_happens() -> None:
+    from test_documents import agrees
+
+    root = Path(__file__).parents[1]
+    sys.path.insert(0, str(root / "docs"))
+    try:
+        import session
+    finally:
+        sys.path.pop(0)
+    # Where the optimiser ends, and what the machine has, differ from one to the other.
+    varying = r"\d+ evaluations?, largest\s+derivative \S+|\S+ (once|per step)|- an engine above needs .*"
+    shown, played = (re.sub(varying, "", text) for text in (session.SESSION.read_text(), session.play(DATA)))
+    assert agrees(shown, played)

@@ -69,7 +69,9 @@ class Console:
         self.say(f"  {text}")
 
     def warn(self, text: str) -> None:
-        """Print a warning on the error stream."""
+        """Print a warning on the error stream, once."""
+        if text in self.result["warnings"]:
+            return
         self.result["warnings"].append(text)
         if self.talks:
             typer.echo(f"warning: {text}", err=True)

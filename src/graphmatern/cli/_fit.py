@@ -156,8 +156,11 @@ def _covariates(reading: GraphReading, data: ValueReading, names: str) -> pd.Dat
 
 
 def _estimator(reading: GraphReading, data: ValueReading, model: ModelOptions, console: Console) -> Any:
+    """The estimator that suits the values, with the options that it knows."""
     import graphmatern as gm
 
+    kind = gm.GraphGPRegressor if data.is_numeric else gm.GraphGPClassifier
+    known = kind._get_param_names()
     options: dict[str, Any] = {
         "kernel": _kernel(model),
         "normalized": {"auto": None, "plain": False, "normalized": True}[model.laplacian],
@@ -165,14 +168,22 @@ def _estimator(reading: GraphReading, data: ValueReading, model: ModelOptions, c
         "n_threads": model.n_threads,
         "verbose": None if console.talks else False,
     }
-    if model.likelihood is not None:
-        options["likelihood"] = model.likelihood
     if data.is_numeric:
         options |= {"engine": model.engine, "mean": model.mean}
-        if model.covariates is not None:
-            options["covariates"] = _covariates(reading, data, model.covariates)
-        return gm.GraphGPRegressor(data.graph, **options)
-    return gm.GraphGPClassifier(data.graph, **options)
+    else:
+        options |= {"inference": model.engine}
+    if model.likelihood is not None:
+        options["likelihood"] = model.likelihood
+    if model.covariates is not None:
+        options["covariates"] = _covariates(reading, data, model.covariates)
+    if options.get("likelihood") == "gaussian" and "likelihood" not in known:
+        del options["likelihood"]  # the only one there is for numbers
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        faults = FaultList("nothing was fitted", InputError)
+        rule = f"must not be given for {'regression' if data.is_numeric else 'classification'}"
+        raise faults.raise_now(unknown[0], rule, repr(getattr(model, unknown[0])), "Leave it out, or change --task.")
+    return kind(data.graph, **options)
 
 
 def _fit(estimator: Any, data: ValueReading, kept: Any) -> None:

@@ -42,7 +42,7 @@ def run_info(options: GraphOptions, console: Console) -> None:
     console.say("engine                          memory     seconds (roughly)")
     for cost in costs:
         memory = "?" if cost["bytes"] is None else format_bytes(cost["bytes"])
-        seconds = "?" if cost["seconds"] is None else f"{cost['seconds']:.2g} {cost['per']}"
+        seconds = "?" if cost["seconds"] is None else f"{_rounded(cost['seconds'])} {cost['per']}"
         console.say(f"{cost['engine']:<30}  {memory:<9}  {seconds}")
     console.say("")
     advice = _advice(graph, costs)
@@ -65,6 +65,10 @@ def run_info(options: GraphOptions, console: Console) -> None:
         "advice": advice,
     }
     console.finish()
+
+
+def _rounded(seconds: float) -> str:
+    return "below 0.1" if seconds < 0.1 else f"{seconds:.1f}" if seconds < 10 else f"{seconds:,.0f}"
 
 
 def _range(values: Any) -> dict[str, float]:
