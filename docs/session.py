@@ -41,10 +41,6 @@ graphmatern predict san-jose.gm --out speeds.geojson --plot speeds.png
 # Sensors that lie on roads, given by road and distance, become nodes.
 head -n 2 sensors.csv
 graphmatern fit roads.csv speeds.csv --sensors sensors.csv --nodes intersections.csv --out roads.gm
-# Texts are classes: papers that cite each other, and the topics of all but a tenth of them.
-graphmatern fit citations.csv topics.csv --holdout 0.1 --largest-component --ignore-unknown --out topics.gm
-graphmatern predict topics.gm --out topics-everywhere.csv
-head -n 2 topics-everywhere.csv
 # Nothing but what is there at the end.
 ls
 """

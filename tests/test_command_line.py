@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -286,6 +287,25 @@ def test_examples_of_the_help_work_when_pasted(command: str, tmp_path: Path) -> 
     assert "[" not in done.stderr, "a progress bar where there is no terminal"
 
 
+def test_progress_is_shown_on_terminals(city: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    code = "from graphmatern.cli import main; main()"
+    command = [sys.executable, "-c", code, "info", str(city / "roads.csv")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, text=True, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert "reading the graph" in shown
+    assert "predicting costs" in shown
+    assert "reading the graph" not in done.stdout
+
+
 def test_exit_codes_are_documented() -> None:
     shown = re.sub(r"\s+", " ", run("--help").output)
     assert "0 done; 1 the computation failed; 2 wrong use" in shown
@@ -314,12 +334,12 @@ def test_traffic_from_plain_files_equals_the_library(tmp_path: Path) -> None:
 def test_the_session_of_the_guide_is_what_happens() -> None:
     from test_documents import agrees
 
-    root = Path(__file__).parents[1]
-    sys.path.insert(0, str(root / "docs"))
-    try:
-        import session
-    finally:
-        sys.path.pop(0)
+    place = Path(__file__).parents[1] / "docs" / "session.py"
+    spec = importlib.util.spec_from_file_location("session", place)
+    assert spec is not None
+    assert spec.loader is not None
+    session = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(session)
     # Where the optimiser ends, and what the machine has, differ from one to the other.
     varying = r"\d+ evaluations?, largest\s+derivative \S+|\S+ (once|per step)|- an engine above needs .*"
     shown, played = (re.sub(varying, "", text) for text in (session.SESSION.read_text(), session.play(DATA)))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from graphmatern import errors as errors
     from graphmatern import graph as graph
     from graphmatern import interop as interop
+    from graphmatern import io as io
     from graphmatern import kernels as kernels
     from graphmatern import likelihoods as likelihoods
     from graphmatern import metrics as metrics
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from graphmatern.kernels import RandomWalk as RandomWalk
     from graphmatern.kernels import heat_flow as heat_flow
 
-_SUBMODULES = ("datasets", "errors", "graph", "interop", "kernels", "likelihoods", "metrics", "plotting")
+_SUBMODULES = ("datasets", "errors", "graph", "io", "interop", "kernels", "likelihoods", "metrics", "plotting")
 _EXPORTS = {
     "estimators": ("GraphFieldRegressor", "GraphGPClassifier", "GraphGPRegressor", "load"),
     "graph": ("Graph", "Spectrum", "make_city", "make_roads"),

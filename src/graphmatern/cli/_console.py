@@ -54,14 +54,20 @@ class Console:
     def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
         self.talks = not (quiet or as_json)
         self._as_json = as_json
-        self._quiet = quiet
-        self._steps: Any = None
+        self._bar: Any = None
         self.result: dict[str, Any] = {"notes": [], "warnings": []}
 
     def say(self, text: str) -> None:
         """Print a line of results."""
         if self.talks:
-            typer.echo(text)
+            self._print(text)
+
+    def _print(self, text: str, *, error: bool = False) -> None:
+        if self._bar is not None:
+            self._bar.clear()  # the line goes where the bar was, and the bar below it
+        typer.echo(text, err=error)
+        if self._bar is not None:
+            self._bar.refresh()
 
     def note(self, text: str) -> None:
         """Print what was guessed or done."""
@@ -74,7 +80,7 @@ class Console:
             return
         self.result["warnings"].append(text)
         if self.talks:
-            typer.echo(f"warning: {text}", err=True)
+            self._print(f"warning: {text}", error=True)
 
     def finish(self) -> None:
         """Print the JSON object, where one was asked for."""
@@ -89,6 +95,7 @@ class Console:
         shown = self.talks and sys.stderr.isatty()
         layout = "{desc:<22}{bar:24} {n}/{total} [{elapsed}]"
         bar = tqdm(total=total, bar_format=layout, disable=not shown, leave=False, file=sys.stderr)
+        self._bar = bar if shown else None
         begun = False
 
         def begin(name: str) -> None:
@@ -102,6 +109,7 @@ class Console:
             yield begin
         finally:
             bar.close()
+            self._bar = None
 
     @contextmanager
     def listening(self) -> Iterator[None]:

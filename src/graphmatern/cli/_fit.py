@@ -70,7 +70,7 @@ def run_fit(
                 estimator.save(out)
             console.say(f"{out}: the model")
             console.result["model"] = str(out)
-        write_outputs(estimator, predict, plot, level, console)
+        write_outputs(estimator, predict, plot, level, console, data.name)
     console.result |= _result(estimator, data, len(kept))
     console.finish()
 

@@ -89,7 +89,9 @@ def draw(model: Any, path: Path, name: str) -> None:
         plt.close(figure)
 
 
-def write_outputs(model: Any, out: Path | None, plot: Path | None, level: float, console: Console) -> None:
+def write_outputs(
+    model: Any, out: Path | None, plot: Path | None, level: float, console: Console, name: str = ""
+) -> None:
     """Write the table and the map that were asked for, and say so."""
     if out is not None:
         table = predictions(model, level)
@@ -98,7 +100,7 @@ def write_outputs(model: Any, out: Path | None, plot: Path | None, level: float,
         console.say(f"{out}: predictions at {len(table):,} nodes")
         console.result["predictions"] = str(out)
     if plot is not None:
-        draw(model, plot, "")
+        draw(model, plot, name)
         console.say(f"{plot}: map")
         console.result["plot"] = str(plot)
 

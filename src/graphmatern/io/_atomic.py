@@ -76,11 +76,20 @@ def replacing(path: str | Path) -> Iterator[Path]:
         _flush(temporary)
         if target.exists():
             shutil.copymode(target, temporary)
+        if fcntl is None:
+            lock = _close(lock)  # what is open cannot be renamed there
         temporary.replace(target)
         _flush(target.parent)
     finally:
-        os.close(lock)
+        _close(lock)
         temporary.unlink(missing_ok=True)
+
+
+def _close(descriptor: int) -> int:
+    """Close a file, unless it is closed already, and return the number of a closed one."""
+    if descriptor >= 0:
+        os.close(descriptor)
+    return -1
 
 
 def _stem(target: Path) -> str:
