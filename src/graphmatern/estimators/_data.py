@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["TrainingData", "read_observations"]
+__all__ = ["TrainingData", "join_observations", "read_observations"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +33,17 @@ class TrainingData:
         Values; NaN where a replicate was not observed.
     noise : ndarray, shape (n,), optional
         Known noise variances.
+    exposure : ndarray, shape (n,), optional
+        For how long, or over how much, each count was taken.
     """
 
     nodes: NDArray[np.int64]
     y: Floats
     noise: Floats | None
+    exposure: Floats | None = None
 
 
-def read_observations(graph: Graph, nodes: Any, y: Any, noise: Any) -> TrainingData:
+def read_observations(graph: Graph, nodes: Any, y: Any, noise: Any, exposure: Any = None) -> TrainingData:
     """Check what was passed to ``fit``; every fault is reported at once.
 
     Parameters
@@ -53,6 +56,8 @@ def read_observations(graph: Graph, nodes: Any, y: Any, noise: Any) -> TrainingD
         Values; NaN means not observed.
     noise : array_like, shape (n,), optional
         Known noise variances.
+    exposure : array_like, shape (n,), optional
+        Exposures of counts.
     """
     faults = FaultList("nothing was fitted", TableError)
     if y is None:
@@ -82,15 +87,25 @@ def read_observations(graph: Graph, nodes: Any, y: Any, noise: Any) -> TrainingD
             f"others in rows {abbreviate(bad)}",
             "Correct them.",
         )
-    variances = None
-    if noise is not None:
-        variances = as_numbers(noise, "noise_variance", faults, minimum=0.0, above=True)
-        if variances.shape != (len(codes),):
-            faults.add(
-                "noise_variance", f"must have shape ({len(codes)},)", f"shape {variances.shape}", "One per value."
-            )
+    known = {"noise_variance": noise, "exposure": exposure}
+    positive: dict[str, Floats] = {}
+    for name, given in known.items():
+        if given is not None:
+            positive[name] = as_numbers(given, name, faults, minimum=0.0, above=True)
+            shape = positive[name].shape
+            if shape != (len(codes),):
+                faults.add(name, f"must have shape ({len(codes)},)", f"shape {shape}", "One per value.")
     faults.raise_if_any()
     kept = ~np.isnan(values).all(axis=1)
     if not kept.any():
         raise faults.raise_now("y", "must hold at least one value", "none", "NaN means not observed.")
-    return TrainingData(codes[kept], values[kept], None if variances is None else variances[kept])
+    variances, exposures = (positive[name][kept] if name in positive else None for name in known)
+    return TrainingData(codes[kept], values[kept], variances, exposures)
+
+
+def join_observations(one: TrainingData, other: TrainingData) -> TrainingData:
+    """Put two sets of observations together; where only one has exposures, those of the other are 1."""
+    exposure = None
+    if one.exposure is not None or other.exposure is not None:
+        exposure = np.concatenate([np.ones(len(x.nodes)) if x.exposure is None else x.exposure for x in (one, other)])
+    return TrainingData(np.concatenate([one.nodes, other.nodes]), np.vstack([one.y, other.y]), None, exposure)

@@ -17,6 +17,8 @@ from graphmatern.inference._time_plain import time_kernel_from_plain, time_kerne
 from graphmatern.io import Codec, pack, read_container, unpack, write_container
 from graphmatern.kernels import Kernel
 from graphmatern.kernels._plain import kernel_from_plain, kernel_to_plain
+from graphmatern.likelihoods import Likelihood
+from graphmatern.likelihoods._plain import likelihood_from_plain, likelihood_to_plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +30,7 @@ __all__ = ["Savable", "load", "spectrum_from_state", "spectrum_state"]
 _CODECS = (
     Codec("kernel", Kernel, kernel_to_plain, kernel_from_plain),
     Codec("time kernel", GPyTorchKernel, time_kernel_to_plain, time_kernel_from_plain),
+    Codec("likelihood", Likelihood, likelihood_to_plain, likelihood_from_plain),
     Codec("prior", LogNormal, lambda prior: [prior.median, prior.spread], lambda plain: LogNormal(*plain)),
 )
 # Estimators that can be stored, and where they live.

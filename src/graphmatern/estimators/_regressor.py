@@ -12,15 +12,21 @@ from graphmatern._validation import FaultList, check_choice, check_flag, check_p
 from graphmatern.errors import KernelError, NumericalWarning, TableError
 from graphmatern.estimators._common import check_fit_options, reached_by, uses_normalized
 from graphmatern.estimators._covariates import read_covariates
-from graphmatern.estimators._data import TrainingData, read_observations
+from graphmatern.estimators._data import TrainingData, join_observations, read_observations
 from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
+from graphmatern.estimators._noise import make_likelihood, noise_variance, site_observations, starting_mean
 from graphmatern.estimators._results import RegressionResults
 from graphmatern.inference._engines import ENGINES, choose_engine
+from graphmatern.inference._fit_sites import SITE_ENGINES, SiteFit, SiteProblem
 from graphmatern.inference._fit_spectral import eigenpairs_used
 from graphmatern.inference._fitting import FitOptions, FitProblem, FittedEngine
 from graphmatern.inference._observations import group_replicates
 from graphmatern.inference._optimize import Optimum
+from graphmatern.inference._responses import ResponsePosterior
 from graphmatern.inference._rules import Rules
+from graphmatern.inference._sites import Sites
+from graphmatern.likelihoods import Gaussian
+from graphmatern.likelihoods._numbers import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
     from graphmatern.graph import Graph
     from graphmatern.inference._rules import LogNormal
     from graphmatern.kernels import Kernel
+    from graphmatern.likelihoods import Numeric
 
     Floats = NDArray[np.float64]
 
@@ -63,7 +70,13 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         Values at every node that enter the mean linearly, with coefficients under a flat prior that are integrated out
         (`coefficients_`): a table indexed by node name, or an array in the order of the nodes.
     normalize_y : bool
-        Whether to subtract the mean of y and divide by its standard deviation before all else.
+        Whether to subtract the mean of y and divide by its standard deviation before all else; counts are left as
+        they are.
+    likelihood : {"gaussian", "student_t", "poisson", "negative_binomial"} or likelihood
+        How observations depend on the process: with Gaussian noise, with outliers, or as counts whose rate is e^f. A
+        likelihood object (`graphmatern.likelihoods`) sets starting values and holds parameters. All but Gaussian
+        noise are fitted by variational inference, with one replicate and without covariates, and predictions are those
+        of the response: the rate of a count of exposure 1.
     optimizer : {"lbfgs", "adam"} or None
         What maximises the marginal likelihood; None keeps the starting values.
     max_iterations : int
@@ -90,7 +103,9 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
     noise_ : float
         Learned noise variance, in normalised units; relative to the known variances where those are given.
     log_marginal_likelihood_ : float
-        Of the normalised values, the constant included.
+        Of the normalised values, the constant included; unless the noise is Gaussian, the evidence lower bound.
+    likelihood_ : Likelihood
+        Likelihood with the learned parameters, in normalised units.
     engine_ : str
         Engine used.
     engine_reason_ : str
@@ -137,6 +152,7 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         mean: Literal["constant", "zero"] = "constant",
         covariates: Any = None,
         normalize_y: bool = True,
+        likelihood: Literal["gaussian", "student_t", "poisson", "negative_binomial"] | Numeric = "gaussian",
         optimizer: Literal["lbfgs", "adam"] | None = "lbfgs",
         max_iterations: int = 200,
         learning_rate: float = 0.1,
@@ -156,6 +172,7 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         self.mean = mean
         self.covariates = covariates
         self.normalize_y = normalize_y
+        self.likelihood = likelihood
         self.optimizer = optimizer
         self.max_iterations = max_iterations
         self.learning_rate = learning_rate
@@ -166,7 +183,14 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         self.n_threads = n_threads
         self.verbose = verbose
 
-    def fit(self, nodes: Any, y: ArrayLike | None = None, *, noise_variance: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        nodes: Any,
+        y: ArrayLike | None = None,
+        *,
+        noise_variance: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> Self:
         """Learn the kernel's parameters and condition on the data.
 
         Parameters
@@ -177,16 +201,19 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
             Values; NaN means not observed. Several columns are replicates that share the parameters.
         noise_variance : array_like, shape (n,), optional
             Known noise variance of every value, in the units of y; no noise is learned then.
+        exposure : array_like, shape (n,), optional
+            For how long, or over how much, each count was taken: its rate is multiplied by this.
 
         Returns
         -------
         self
         """
         self._check_options()
-        data = read_observations(self.graph, nodes, y, noise_variance)
+        data = read_observations(self.graph, nodes, y, noise_variance, exposure)
+        likelihood = make_likelihood(self, data)
         self._covariates = read_covariates(self.graph, self.covariates, constant=self.mean == "constant")
         self._covariates.check(data.nodes)
-        self._normalise(data)
+        self._normalise(data, scaled=not isinstance(likelihood, Counts))
         self._learn(data)
         self._warn_of_trouble()
         return self
@@ -197,20 +224,17 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         faults = FaultList("nothing was fitted", KernelError)
         if self.noise is not None:
             check_positive("noise", self.noise, faults, remedy="Leave it out for a value from the data.")
-        check_fit_options(self, ["noise"], faults)
+        check_fit_options(self, ["noise", "scale", "df", "dispersion"], faults)
 
-    def _normalise(self, data: TrainingData) -> None:
+    def _normalise(self, data: TrainingData, scaled: bool) -> None:
         observed = data.y[~np.isnan(data.y)]
-        self.y_mean_ = float(observed.mean()) if self.normalize_y else 0.0
-        scale = float(observed.std()) if self.normalize_y else 1.0
+        scaled = scaled and self.normalize_y
+        self.y_mean_ = float(observed.mean()) if scaled else 0.0
+        scale = float(observed.std()) if scaled else 1.0
         self.y_scale_ = scale if scale > 1e-12 * max(1.0, abs(self.y_mean_)) else 1.0
 
-    def _problem(self, data: TrainingData, kernel: Kernel | None, known: Optimum | None) -> FitProblem:
-        """What the engines are to fit, in normalised units."""
-        y = (data.y - self.y_mean_) / self.y_scale_
-        noise = np.ones(len(y)) if data.noise is None else data.noise / self.y_scale_**2
-        design = self._covariates.design
-        options = FitOptions(
+    def _options(self, data: TrainingData, known: Optimum | None) -> FitOptions:
+        return FitOptions(
             normalized=uses_normalized(self),
             noise=self.noise if data.noise is None else 1.0,
             learn_noise=data.noise is None,
@@ -223,6 +247,12 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
             progress=self.verbose,
             known=known,
         )
+
+    def _problem(self, data: TrainingData, kernel: Kernel | None, known: Optimum | None) -> FitProblem:
+        """What the engines are to fit, in normalised units."""
+        y = (data.y - self.y_mean_) / self.y_scale_
+        noise = np.ones(len(y)) if data.noise is None else data.noise / self.y_scale_**2
+        design = self._covariates.design
         return FitProblem(
             graph=self.graph,
             kernel=copy.deepcopy(kernel),
@@ -230,24 +260,67 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
             node_design=design,
             n_eigenpairs=self.n_eigenpairs,
             n_threads=self.n_threads,
-            options=options,
+            options=self._options(data, known),
         )
 
-    def _learn(self, data: TrainingData, known: Optimum | None = None) -> None:
-        """Fit by the engine that suits graph and kernel, or take up where an earlier fit ended."""
-        if known is None:
-            problem = self._problem(data, self.kernel, None)
-            self.engine_, self.engine_reason_ = choose_engine(problem, self.engine)
-        else:
-            problem = self._problem(data, self.kernel_, known)
-        found = ENGINES[self.engine_](problem)
-        self._data = data
-        self._adopt(found)
+    def _site_problem(
+        self,
+        data: TrainingData,
+        likelihood: Numeric,
+        kernel: Kernel | None,
+        known: Optimum | None,
+        start: Sites | None,
+        mean: float | None,
+    ) -> SiteProblem:
+        """What the site engines are to fit, in normalised units."""
+        observed = site_observations(data, likelihood, self.y_mean_, self.y_scale_)
+        learn_mean = self.mean == "constant"
+        if mean is None:
+            mean = starting_mean(observed) if learn_mean else 0.0
+        return SiteProblem(
+            graph=self.graph,
+            kernel=copy.deepcopy(kernel),
+            observed=observed,
+            options=self._options(data, known),
+            mean=mean,
+            learn_mean=learn_mean,
+            n_eigenpairs=self.n_eigenpairs,
+            n_threads=self.n_threads,
+            start=start,
+        )
 
-    def _adopt(self, found: FittedEngine) -> None:
+    def _learn(
+        self,
+        data: TrainingData,
+        known: Optimum | None = None,
+        start: Sites | None = None,
+        mean: float | None = None,
+    ) -> None:
+        """Fit by the engine that suits graph and kernel, or take up where an earlier fit ended."""
+        kernel = self.kernel if known is None else self.kernel_
+        likelihood = make_likelihood(self, data)
+        self._data = data
+        if likelihood is None:
+            problem = self._problem(data, kernel, known)
+            self._choose(problem, known)
+            exact = ENGINES[self.engine_](problem)
+            self.noise_, self.posterior_ = exact.noise, exact.posterior
+            self.likelihood_: Numeric = Gaussian(exact.noise)
+            self._adopt(exact)
+        else:
+            sites = self._site_problem(data, likelihood, kernel, known, start, mean)
+            self._choose(sites, known)
+            found = SITE_ENGINES[self.engine_](sites)
+            self.noise_, self.likelihood_ = noise_variance(likelihood), likelihood
+            self.posterior_ = ResponsePosterior(found, sites.observed, likelihood, learned_mean=sites.learn_mean)
+            self._adopt(found)
+
+    def _choose(self, problem: FitProblem | SiteProblem, known: Optimum | None) -> None:
+        if known is None:
+            self.engine_, self.engine_reason_ = choose_engine(problem, self.engine)
+
+    def _adopt(self, found: FittedEngine | SiteFit) -> None:
         self.kernel_ = found.kernel
-        self.noise_ = found.noise
-        self.posterior_ = found.posterior
         self.log_marginal_likelihood_ = found.log_marginal_likelihood
         self.gradient_norm_ = found.gradient_norm
         self.converged_ = found.optimum.converged
@@ -286,6 +359,7 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
             "engine_reason_": self.engine_reason_,
             "kernel_": self.kernel_,
             "optimum": dict(vars(self._fitted.optimum)),
+            "sites": list(self._fitted.state.sites) if isinstance(self._fitted, SiteFit) else None,
             "standard_errors": self._standard_errors,
             "spectrum": pairs,
         }
@@ -295,11 +369,12 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
             setattr(self, name, state[name])
         spectrum_from_state(self.graph, state["spectrum"])
         self._covariates = read_covariates(self.graph, self.covariates, constant=self.mean == "constant")
-        self._learn(TrainingData(**state["data"]), Optimum(**state["optimum"]))
+        sites = None if state.get("sites") is None else Sites(*state["sites"])
+        self._learn(TrainingData(**state["data"]), Optimum(**state["optimum"]), sites)
         self._standard_errors = state["standard_errors"]
 
     # ------------------------------------------------------------------ more of it
-    def condition_on(self, nodes: Any, y: ArrayLike | None = None) -> Self:
+    def condition_on(self, nodes: Any, y: ArrayLike | None = None, *, exposure: ArrayLike | None = None) -> Self:
         """Return a model with more data and the same parameters, without learning again.
 
         Parameters
@@ -308,21 +383,25 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
             Node names; or values indexed by node name.
         y : array_like, shape (n,) or (n, n_replicates), optional
             Values; NaN means not observed.
+        exposure : array_like, shape (n,), optional
+            Exposures of counts.
         """
         self._require_fit()
-        more = read_observations(self.graph, nodes, y, None)
+        more = read_observations(self.graph, nodes, y, None, exposure)
         if self._data.noise is not None or more.y.shape[1] != self._data.y.shape[1]:
             faults = FaultList("nothing was added", TableError)
             received = f"{more.y.shape[1]} columns" if self._data.noise is None else "known noise variances"
             rule = "must have as many replicates as before, without known noise variances"
             raise faults.raise_now("y", rule, received, "Fit again with all data.")
-        joined = TrainingData(np.concatenate([self._data.nodes, more.nodes]), np.vstack([self._data.y, more.y]), None)
+        joined = join_observations(self._data, more)
         options = self.get_params(deep=False)
-        kept = {"kernel": self.kernel_, "noise": self.noise_, "optimizer": None, "engine": self.engine_}
+        kept: dict[str, Any] = {"kernel": self.kernel_, "optimizer": None, "engine": self.engine_}
+        sites = isinstance(self._fitted, SiteFit)
+        kept |= {"likelihood": self.likelihood_} if sites else {"noise": self.noise_}
         other = type(self)(**{**options, **kept})
         for name in ("y_mean_", "y_scale_", "_covariates"):
             setattr(other, name, getattr(self, name))
-        other._learn(joined)
+        other._learn(joined, mean=self._fitted.mean if isinstance(self._fitted, SiteFit) else None)
         other.set_params(**{name: options[name] for name in kept})
         other.engine_reason_ = self.engine_reason_
         return other
@@ -343,14 +422,19 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
     def summary(self) -> str:
         """Describe the fit in a few lines of text."""
         self._require_fit()
-        noise = self.y_scale_ * np.sqrt(self._observation_noise)
+        if isinstance(self._fitted, SiteFit):
+            spread, bound = f"likelihood {self.likelihood_!r}", "evidence lower bound"
+        else:
+            noise = self.y_scale_ * np.sqrt(self._observation_noise)
+            spread = f"noise     {self.noise_:.4g} (standard deviation {noise:.4g} in the units of y)"
+            bound = "log marginal likelihood"
         state = "converged" if self.converged_ else "stopped early"
         lines = [
             f"{int((~np.isnan(self._data.y)).sum()):,} observations on {self.graph!r}",
             f"engine    {self.engine_} ({self.engine_reason_})",
             f"kernel    {self.kernel_!r}",
-            f"noise     {self.noise_:.4g} (standard deviation {noise:.4g} in the units of y)",
-            f"log marginal likelihood {self.log_marginal_likelihood_:.4f}",
+            spread,
+            f"{bound} {self.log_marginal_likelihood_:.4f}",
             f"optimum   {state}, {self.n_evaluations_} evaluations, largest derivative {self.gradient_norm_:.1e}",
         ]
         if self.at_bounds_:

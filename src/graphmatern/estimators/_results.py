@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr
 from sklearn.exceptions import NotFittedError
 
 from graphmatern._validation import FaultList, check_whole, random_generator
 from graphmatern.errors import TableError
 from graphmatern.estimators._data import read_observations
+from graphmatern.inference._responses import ResponsePosterior
 from graphmatern.metrics import half_width, r2, regression_report
 from graphmatern.plotting import plot_prediction
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from graphmatern.inference._posterior import Posterior
 
     Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
 
 __all__ = ["RegressionResults"]
 
@@ -36,7 +39,7 @@ class RegressionResults:
     """Predictions of a fitted regression, in the units of y."""
 
     graph: Graph
-    posterior_: Posterior
+    posterior_: Posterior | ResponsePosterior
     noise_: float
     y_mean_: float
     y_scale_: float
@@ -54,9 +57,13 @@ class RegressionResults:
         known = self._data.noise
         return self.noise_ if known is None else self.noise_ * float(known.mean()) / self.y_scale_**2
 
-    def _in_user_units(self, mean: Floats, variance: Floats, observation: bool) -> tuple[Floats, Floats]:
+    def _added_variance(self, places: Longs) -> Floats | float:
+        """What the noise of a new observation adds to the variance, in normalised units; shape () or (n, 1)."""
+        posterior = self.posterior_
+        return posterior.noise(places) if isinstance(posterior, ResponsePosterior) else self._observation_noise
+
+    def _in_user_units(self, mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
         """Means and standard deviations, one column per replicate unless there is only one."""
-        variance = variance + (self._observation_noise if observation else 0.0)
         found = self.y_mean_ + self.y_scale_ * mean, self.y_scale_ * np.sqrt(variance)
         return (found[0][:, 0], found[1][:, 0]) if mean.shape[1] == 1 else found
 
@@ -92,12 +99,12 @@ class RegressionResults:
         places = self.graph.locate(nodes)
         mean = self.posterior_.mean(places)
         variance = self.posterior_.variance(places) if return_std else np.zeros_like(mean)
-        in_units, std = self._in_user_units(mean, variance, observation)
+        added = self._added_variance(places) if observation else 0.0
+        in_units, std = self._in_user_units(mean, variance + added)
         found = [in_units]
         if return_std:
             found.append(std)
         if return_cov:
-            added = self._observation_noise if observation else 0.0
             covariance = self.posterior_.covariance(places) + added * np.eye(len(places))
             found.append(self.y_scale_**2 * covariance)
         return found[0] if len(found) == 1 else tuple(found)
@@ -151,7 +158,8 @@ class RegressionResults:
         """
         self._require_fit()
         places = self.graph.locate_on_edges(points, edge=edge, distance=distance, fraction=fraction)
-        mean, std = self._in_user_units(*self.posterior_.on_edges(*places), observation)
+        mean, variance = self.posterior_.on_edges(*places)
+        mean, std = self._in_user_units(mean, variance + (self._observation_noise if observation else 0.0))
         return (mean, std) if return_std else mean
 
     def predict_table(self, level: float = 0.95) -> pd.DataFrame:
@@ -172,20 +180,24 @@ class RegressionResults:
         half = half_width(level)
         places = np.arange(self.graph.n_nodes)
         mean = self.y_mean_ + self.y_scale_ * self.posterior_.mean(places)[:, 0]
-        variance = self.posterior_.variance(places)[:, 0]
-        std, noisy = (self.y_scale_ * np.sqrt(variance + added) for added in (0.0, self._observation_noise))
-        return pd.DataFrame(
-            {
-                "mean": mean,
-                "std": std,
-                "lower": mean - half * std,
-                "upper": mean + half * std,
-                "observation_lower": mean - half * noisy,
-                "observation_upper": mean + half * noisy,
-                "informed": self.informed_,
-            },
-            index=self.graph.nodes,
-        )
+        std = self.y_scale_ * np.sqrt(self.posterior_.variance(places)[:, 0])
+        columns = {"mean": mean, "std": std}
+        for name, observation in (("", False), ("observation_", True)):
+            columns[f"{name}lower"], columns[f"{name}upper"] = self._interval(places, mean, std, half, observation)
+        return pd.DataFrame({**columns, "informed": self.informed_}, index=self.graph.nodes)
+
+    def _interval(
+        self, places: Longs, mean: Floats, std: Floats, half: float, observation: bool
+    ) -> tuple[Floats, Floats]:
+        """Central intervals, ``half`` standard deviations of a normal variable to either side, in the units of y."""
+        posterior = self.posterior_
+        if isinstance(posterior, ResponsePosterior):
+            levels = (float(ndtr(-half)), float(ndtr(half)))
+            low, high = (posterior.quantile(places, level, observation=observation) for level in levels)
+            return self.y_mean_ + self.y_scale_ * low, self.y_mean_ + self.y_scale_ * high
+        if observation:
+            std = np.sqrt(std**2 + self.y_scale_**2 * self._observation_noise)
+        return mean - half * std, mean + half * std
 
     def sample(self, n_samples: int = 1, nodes: Any = None, random_state: int | None = None) -> Floats:
         """Draw functions from the posterior (of the first replicate).
@@ -340,5 +352,14 @@ class RegressionResults:
         """
         self._require_fit()
         held_back = read_observations(self.graph, nodes, y, None)
-        mean, std = self.predict(self.graph.nodes[held_back.nodes], return_std=True, observation=True)
-        return regression_report(held_back.y if held_back.y.shape[1] > 1 else held_back.y[:, 0], mean, std)
+        places, y = held_back.nodes, held_back.y if held_back.y.shape[1] > 1 else held_back.y[:, 0]
+        mean, std = self.predict(self.graph.nodes[places], return_std=True, observation=True)
+        found = regression_report(y, mean, std)
+        if isinstance(self.posterior_, ResponsePosterior):
+            # Not normal: densities and intervals are those of the likelihood.
+            density = self.posterior_.log_density(places, (y - self.y_mean_) / self.y_scale_)
+            found["nlpd"] = float(np.log(self.y_scale_) - density.mean())
+            for percent in (50, 90, 95):
+                low, high = self._interval(places, mean, std, half_width(percent / 100), True)
+                found[f"coverage_{percent}"] = float(np.mean((low <= y) & (y <= high)))
+        return found

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from graphmatern.inference._fit_markov import MarkovCoordinates, best_smoothness
-from graphmatern.inference._fit_spectral import eigenpairs_used
+from graphmatern.inference._fit_spectral import eigenpairs_used, prior_loss
 from graphmatern.inference._fitting import START_LENGTHSCALES, Learned, minimise
 from graphmatern.inference._markov_engine import MarkovEngine
 from graphmatern.inference._optimize import Optimum
@@ -110,6 +110,10 @@ class SiteFit(Learned):
         What was minimised.
     jacobian : callable, optional
         Derivatives of the logarithms of the parameters named, in the coordinates the optimiser moved.
+    prior_loss : ndarray, shape (n_nodes,), optional
+        Bound on the prior variance that a truncated spectrum loses at every node.
+    prior_loss_share : float
+        Its share of the prior variance, over all nodes.
     """
 
     engine: str
@@ -122,6 +126,8 @@ class SiteFit(Learned):
     parameters: list[Parameter]
     objective: Objective
     jacobian: Callable[[], Floats] | None = None
+    prior_loss: Floats | None = None
+    prior_loss_share: float = 0.0
 
     @property
     def elbo(self) -> float:
@@ -270,8 +276,19 @@ def fit_spectral_sites(problem: SiteProblem) -> SiteFit:
     mean = bound.move(optimum.position[len(named) :])
     assert bound.state is not None
     posterior = SpectralPosterior(bound_kernel, observed.nodes, bound.state.sites)
+    lost, share = prior_loss(bound_kernel)
     return SiteFit(
-        "spectral", kernel, observed.likelihood, mean, bound.state, posterior, optimum, parameters, penalised
+        "spectral",
+        kernel,
+        observed.likelihood,
+        mean,
+        bound.state,
+        posterior,
+        optimum,
+        parameters,
+        penalised,
+        prior_loss=lost,
+        prior_loss_share=share,
     )
 
 

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     from graphmatern.graph import Graph
     from graphmatern.inference._fitting import FitProblem
+    from graphmatern.kernels import BoundKernel
 
     Floats = NDArray[np.float64]
 
-__all__ = ["DENSE_NODES", "eigenpairs_used", "fit_spectral"]
+__all__ = ["DENSE_NODES", "eigenpairs_used", "fit_spectral", "prior_loss"]
 
 DENSE_NODES = 3000  # up to here all eigenpairs are cheap
 _DEFAULT_EIGENPAIRS = 500
@@ -28,6 +29,13 @@ _DEFAULT_EIGENPAIRS = 500
 def eigenpairs_used(graph: Graph, wanted: int | None) -> int | None:
     """How many eigenpairs are used: as many as wanted, else all of a graph of moderate size; None means all."""
     return _DEFAULT_EIGENPAIRS if wanted is None and graph.n_nodes > DENSE_NODES else wanted
+
+
+def prior_loss(bound: BoundKernel) -> tuple[Floats, float]:
+    """Bound on the prior variance that a truncated spectrum loses at every node, and its share over all nodes."""
+    lost = prior_variance_lost(bound)
+    kept = float(bound.weights().detach().cpu().numpy() @ bound.spectrum.squared_norms)
+    return lost, float(lost.sum() / (kept + lost.sum()))
 
 
 def fit_spectral(problem: FitProblem) -> FittedEngine:
@@ -61,8 +69,7 @@ def fit_spectral(problem: FitProblem) -> FittedEngine:
     posterior = Posterior(
         [SpectralConditioned(engine.bound, batch, rho) for batch in problem.batches], problem.node_design
     )
-    lost = prior_variance_lost(engine.bound)
-    kept = float(engine.bound.weights().detach().cpu().numpy() @ engine.bound.spectrum.squared_norms)
+    lost, share = prior_loss(engine.bound)
     return FittedEngine(
         "spectral",
         kernel,
@@ -72,5 +79,5 @@ def fit_spectral(problem: FitProblem) -> FittedEngine:
         parameters,
         penalised,
         prior_loss=lost,
-        prior_loss_share=float(lost.sum() / (kept + lost.sum())),
+        prior_loss_share=share,
     )

@@ -2,7 +2,7 @@
 
 from graphmatern.likelihoods._base import Likelihood
 from graphmatern.likelihoods._classes import Bernoulli, Categorical, RobustMax, Softmax
-from graphmatern.likelihoods._numbers import Gaussian, NegativeBinomial, Poisson, StudentT
+from graphmatern.likelihoods._numbers import Gaussian, NegativeBinomial, Numeric, Poisson, StudentT
 
 __all__ = [
     "Bernoulli",
@@ -10,6 +10,7 @@ __all__ = [
     "Gaussian",
     "Likelihood",
     "NegativeBinomial",
+    "Numeric",
     "Poisson",
     "RobustMax",
     "Softmax",

@@ -136,6 +136,23 @@ class Likelihood(Parameterized, ABC):
         """
         return self._average(self.log_prob(y, self._quadrature(mean, variance)))
 
+    def predictive_log_prob(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """Log of the expected likelihood, log E p(y | f), by quadrature over one latent process.
+
+        Parameters
+        ----------
+        y : Tensor, shape (n,)
+            Observations.
+        mean, variance : Tensor, shape (1, n)
+            Of the latent process.
+
+        Returns
+        -------
+        Tensor, shape (n,)
+        """
+        log_weights = torch.log(self._weights)[:, None]
+        return torch.logsumexp(log_weights + self.log_prob(y, self._quadrature(mean, variance)), dim=0)
+
     def _entries_per_observation(self) -> int:
         """Entries per observation of the largest array `expected_log_prob` forms."""
         return len(self._nodes) * self.n_latents

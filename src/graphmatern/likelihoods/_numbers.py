@@ -64,6 +64,11 @@ class Numeric(Likelihood):
         """g(f), an increasing function; shape as ``f``. By default f itself."""
         return f
 
+    def response_covariance(self, mean: Floats, covariance: Floats) -> Floats:
+        """Covariance of the response, given means (n,) and covariances (n, n) of f; by default that of f."""
+        del mean
+        return covariance
+
     @abstractmethod
     def given(self, f: Floats) -> Any:
         """Distribution of y given f, as a frozen scipy distribution of shape as ``f``."""
@@ -191,7 +196,7 @@ class StudentT(Numeric):
         return stats.t(self.df.item(), f, self.scale.item())
 
 
-class _Counts(Numeric):
+class Counts(Numeric):
     """Counts with a logarithmic link: the rate is e^f. Exposures enter as offsets log(exposure) of the latent mean."""
 
     def note_faults(self, y: Floats, faults: FaultList) -> None:
@@ -210,12 +215,17 @@ class _Counts(Numeric):
         rate = _exp(mean[0] + 0.5 * variance[0])
         return rate, rate**2 * torch.expm1(variance[0].clamp_max(_LARGEST_EXPONENT))
 
+    def response_covariance(self, mean: Floats, covariance: Floats) -> Floats:
+        """Covariance of the rates, which are log-normal."""
+        rate = self.response(mean + 0.5 * np.diag(covariance))
+        return np.asarray(np.outer(rate, rate) * np.expm1(np.minimum(covariance, _LARGEST_EXPONENT)))
+
     def response(self, f: Floats) -> Floats:
         """e^f."""
         return np.exp(np.minimum(f, _LARGEST_EXPONENT))
 
 
-class Poisson(_Counts):
+class Poisson(Counts):
     """Counts: y has a Poisson distribution of rate e^f.
 
     Examples
@@ -249,7 +259,7 @@ class Poisson(_Counts):
         return stats.poisson(np.minimum(self.response(f), 1e15))
 
 
-class NegativeBinomial(_Counts):
+class NegativeBinomial(Counts):
     """Counts that vary more than Poisson's: mean μ = e^f and variance μ + dispersion μ².
 
     Parameters
