@@ -6,6 +6,7 @@ import pickle
 import unittest
 from typing import Any
 
+import linear_operator
 import numpy as np
 import pytest
 import torch
@@ -51,6 +52,13 @@ class _Contract(LinearOperatorTestCase):  # type: ignore[misc]
     should_test_sample = True
     should_call_cg = False
     batch: tuple[int, ...] = ()
+
+    def setUp(self) -> None:
+        # BoTorch changes these preferences for the whole process where it is imported; the contract is about defaults.
+        preferences = linear_operator.settings.fast_computations(True, True, True)
+        preferences.__enter__()
+        self.addCleanup(preferences.__exit__)
+        super().setUp()
 
     def create_linear_op(self) -> SparsePrecisionLinearOperator:
         values = torch.tensor(MATRIX.data, dtype=torch.float32)

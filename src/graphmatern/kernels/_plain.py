@@ -24,15 +24,7 @@ def kernel_to_plain(kernel: Kernel) -> dict[str, Any]:
     --------
     >>> import graphmatern as gm
     >>> kernel_from_plain(kernel_to_plain(gm.Matern(nu=2.5, fixed=("nu",)) + 2.0 * gm.Diffusion()))
-    SumKernel(
-      (_terms): ModuleList(
-        (0): Matern(nu=2.5, lengthscale=1, variance=1, fixed=('nu',))
-        (1): ScaledKernel(
-          factor=2
-          (kernel): Diffusion(lengthscale=1, variance=1)
-        )
-      )
-    )
+    Matern(nu=2.5, lengthscale=1, variance=1, fixed=('nu',)) + 2 * Diffusion(lengthscale=1, variance=1)
     """
     if isinstance(kernel, SumKernel):
         return {"sum": [kernel_to_plain(term) for term in kernel.terms]}

@@ -170,7 +170,8 @@ class RobustMax(_PerClass):
         own_deviation = deviation.gather(0, label)
         nodes, weights = self._grid(((own_deviation / deviation) ** 2 * others).sum(dim=0))
         own = mean.gather(0, label) + own_deviation * nodes[:, None]
-        below = log_ndtr((own[:, None] - mean) / deviation)
+        # Below −50 the probability is 0 in float64; far below, torch's derivative of log_ndtr is not a number.
+        below = log_ndtr(((own[:, None] - mean) / deviation).clamp_min(-50.0))
         return weights @ torch.exp((below * others).sum(dim=1))
 
     def _grid(self, ratios: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
