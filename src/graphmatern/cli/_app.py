@@ -71,9 +71,9 @@ def _common(
 @reported
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the generated city.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the city and of the labels.")] = 0,
 ) -> None:
-    """Show what the library does on a generated city.
+    """Show what the library does on a generated city and on handwritten digits.
 
     Example: graphmatern demo --out demo
     """

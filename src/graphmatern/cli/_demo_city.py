@@ -13,7 +13,7 @@ from graphmatern.estimators import GraphGPRegressor
 from graphmatern.graph import Graph, make_city
 from graphmatern.kernels import Diffusion, InverseCosine, Matern, RandomWalk
 from graphmatern.metrics import coverage, rmse
-from graphmatern.plotting import plot_field, plot_kernel
+from graphmatern.plotting import plot_field, plot_kernel, plot_prediction
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Measurements", "city_figure", "city_table", "fit_euclidean", "fit_graph", "kernel_figure", "measure_city"]
+__all__ = [
+    "Measurements",
+    "city_figure",
+    "city_table",
+    "fit_euclidean",
+    "fit_graph",
+    "kernel_figure",
+    "measure_city",
+    "prediction_figure",
+]
 
 _JUNCTIONS = 2_200  # drawn; about 2,000 stay
 _SENSORS = 300
@@ -141,6 +150,20 @@ def city_figure(data: Measurements, graph_fit: tuple[Floats, Floats], plane_fit:
     ]
     for ax, (values, title, options) in zip(axes.T.flat, panels, strict=True):
         plot_field(city, values, ax, label=unit, **options).set_title(title)
+    return figure
+
+
+def prediction_figure(data: Measurements, graph_fit: tuple[Floats, Floats]) -> Figure:
+    """Truth, prediction and uncertainty in a row."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 3, figsize=(17, 5), layout="constrained")
+    limits = (float(data.truth.min()), float(data.truth.max()))
+    sensors, unit = data.city.nodes[data.sensors], "vehicles per minute"
+    plot_field(data.city, data.truth, axes[0], label=unit, limits=limits).set_title("the truth")
+    plot_prediction(data.city, *graph_fit, axes[1:], label=unit, limits=limits, marked=sensors)
+    axes[1].set_title(f"predicted from {len(sensors)} sensors (rings)")
+    axes[2].set_title("how sure (standard deviation)")
     return figure
 
 

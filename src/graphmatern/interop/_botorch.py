@@ -142,8 +142,8 @@ def _untransformed(model: Any, values: torch.Tensor) -> torch.Tensor:
 def pathwise_samples(model: Any, n_samples: int = 1, random_state: int | np.random.Generator | None = None) -> Any:
     """Draw functions on all nodes from the posterior of a `node_model`, by Matheron's rule.
 
-    A prior draw f from the eigenvectors is corrected at the observations: f + K_·x (K_xx + R)⁻¹ (y − f_x − ε). Nothing
-    larger than n_nodes × n_eigenpairs is formed.
+    A prior draw f from the eigenvectors is corrected at the observations: ``f + K_·x (K_xx + R)⁻¹ (y − f_x − ε)``.
+    Nothing larger than n_nodes × n_eigenpairs is formed.
 
     Parameters
     ----------

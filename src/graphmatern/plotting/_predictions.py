@@ -78,7 +78,11 @@ def plot_prediction(
     """
     pair = _pair_of_axes(axes)
     plot_field(graph, mean, pair[0], label=label, limits=limits, marked=marked).set_title("mean")
-    plot_field(graph, std, pair[1], label=label, cmap="plasma", marked=marked).set_title("standard deviation")
+    # A few nodes far from all data exceed the rest by far; the colours are for the rest.
+    spread = graph.arrange(std, missing=True)
+    clipped = (np.nanmin(spread), np.nanquantile(spread, 0.98)) if np.isfinite(spread).any() else None
+    plot_field(graph, spread, pair[1], label=label, limits=clipped, cmap="plasma", marked=marked)
+    pair[1].set_title("standard deviation")
     return pair
 
 
