@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from gpytorch.constraints import GreaterThan, Interval
-from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import ConstantKernel, LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.priors import LogNormalPrior
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -479,6 +479,28 @@ def test_bad_options() -> None:
     for call in (model.predict_grid, model.summary, model.fill_in, lambda: model.predict([0], [0.0])):
         with pytest.raises(NotFittedError):
             call()
+
+
+@pytest.mark.data
+def test_mondays_of_traffic() -> None:
+    """Hidden speeds from neighbours and other Mondays, parameters as learned in evidence/field_mondays.py."""
+    data = gm.datasets.load_traffic_mondays()
+    table = data.values.T
+    hidden = np.random.default_rng(0).uniform(size=table.shape) < 0.2
+    kernel = gm.Matern(1.3, 15.0, 0.6) + gm.Diffusion(1e-3, 0.2, fixed=("lengthscale",))
+    weeks = ConstantKernel() + ScaleKernel(MaternKernel(nu=0.5))
+    weeks.kernels[0].constant = torch.tensor([0.8])
+    weeks.kernels[1].outputscale = 0.4
+    weeks.kernels[1].base_kernel.lengthscale = 0.4
+    model = gm.GraphFieldRegressor(data.graph, kernel, weeks, time_unit="W", noise=0.02, optimizer=None, n_draws=64)
+    scores = model.fit(table.mask(hidden)).evaluate(table.where(hidden))
+    assert model.engine_ == "iterative"
+    assert scores["rmse"] < 6.5  # one process per Monday: 11.0; the sensor's mean: 9.2
+    assert 0.93 < scores["coverage_95"] < 0.97
+    never_seen = table.columns[::11]
+    model.fit(table.drop(columns=never_seen))
+    assert model.engine_ == "kronecker"
+    assert model.evaluate(table[never_seen])["rmse"] < 12.0
 
 
 def test_methods_are_chosen_by_size() -> None:

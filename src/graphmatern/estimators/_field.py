@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GraphFieldRegressor"]
 
+_MOST_ITERATIONS = 1000  # of conjugate gradients and Lanczos
+
 
 class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore[misc]
     """Gaussian process regression on a graph over time: values at some nodes and times in, at all of them out.
@@ -284,7 +286,9 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
             constant=self.mean == "constant",
             n_eigenpairs=self.n_eigenpairs,
             method=self.engine_,
-            iterative=IterativeOptions(self.tolerance, 1000, probes, self.n_draws, self.random_state),
+            iterative=IterativeOptions(
+                self.tolerance, _MOST_ITERATIONS, probes, self.n_draws, self.random_state, self.verbose
+            ),
             options=options,
         )
         self._adopt(fit_field(problem), data)

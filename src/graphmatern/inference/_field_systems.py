@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg as la
+from tqdm import tqdm
 
 from graphmatern.errors import NumericalError
 from graphmatern.inference._fill_in import FillIn
@@ -211,9 +212,10 @@ class FewCells(FieldSystem):
 
     @cached_property
     def _inverse(self) -> Floats:
-        inverse, _ = la.lapack.dpotri(self._factor, lower=1)
-        lower = np.tril(inverse, -1)
-        return np.asarray(lower + lower.T + np.diag(np.diag(inverse)))
+        lower, _ = la.lapack.dpotri(self._factor, lower=1)  # above the diagonal, zeros as in the factor
+        inverse = lower + lower.T
+        inverse[np.diag_indices_from(inverse)] *= 0.5
+        return np.asarray(inverse)
 
     def trace_derivatives(self) -> Derivatives:
         """Derivatives of log det C_oo: C_oo⁻¹, times the other factor, summed over cells of equal times or nodes."""
@@ -295,7 +297,8 @@ class ManyCells(FieldSystem):
         rng = np.random.default_rng(self.options.seed + 1)
         modes, missing = self.covariance.modes, ~self.grid.observed
         found = []
-        for _ in range(self.options.n_draws):
+        hidden = None if self.options.progress is None else not self.options.progress
+        for _ in tqdm(range(self.options.n_draws), desc="variances", unit=" draws", disable=hidden, leave=False):
             drawn = self.draw(rng)[None]
             error = (drawn - self.fill_in.fill(drawn * self.grid.observed)) * missing
             found.append(modes.solve(error)[0][0])

@@ -55,6 +55,8 @@ class IterativeOptions:
         relative error of √(2 / n_draws).
     seed : int
         Of probes and draws.
+    progress : bool, optional
+        Whether to show progress of the draws; by default, where the error stream is a terminal.
     """
 
     tolerance: float
@@ -62,6 +64,7 @@ class IterativeOptions:
     n_probes: int
     n_draws: int
     seed: int
+    progress: bool | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,20 +106,25 @@ class FillIn:
     def __init__(self, modes: Modes, missing: Flags, options: IterativeOptions) -> None:
         self._modes = modes
         self._missing = missing
-        self._count = int(missing.sum())
+        self._places = np.flatnonzero(missing)
+        self._count = len(self._places)
         self._options = options
         self.iterations = 0
 
     def _embed(self, values: Floats) -> Floats:
         """Put values of missing cells, shape (k, n_missing), into grids of zeros."""
-        found = np.zeros((len(values), *self._missing.shape))
-        found[:, self._missing] = values
-        return found
+        found = np.zeros((len(values), self._missing.size))
+        found[:, self._places] = values
+        return found.reshape(-1, *self._missing.shape)
+
+    def _take(self, fields: Floats) -> Floats:
+        """Values of fields at the missing cells; shape (k, n_missing)."""
+        return fields.reshape(len(fields), -1)[:, self._places]
 
     def _multiply(self, values: Floats) -> tuple[Floats, Floats]:
         """A values, shape (k, n_missing), and the modes of C⁻¹ values."""
         solved, modes = self._modes.solve(self._embed(values))
-        return solved[:, self._missing], modes
+        return self._take(solved), modes
 
     def fill(self, data: Floats, start: Floats | None = None) -> Floats:
         """Fill in fields, 0 at missing cells, with the conditional means there.
@@ -134,10 +142,9 @@ class FillIn:
         """
         filled = data.copy() if start is None else np.where(self._missing, start, data)
         solved = self._modes.solve(filled)[0]
-        allowed = self._options.tolerance * np.linalg.norm(solved[:, ~self._missing], axis=1)
-        found = self._conjugate_gradients(-solved[:, self._missing], allowed)
-        filled[:, self._missing] += found
-        return filled
+        allowed = self._options.tolerance * np.linalg.norm(solved * ~self._missing, axis=(1, 2))
+        found = self._conjugate_gradients(-self._take(solved), allowed)
+        return filled + self._embed(found)
 
     def _conjugate_gradients(self, right: Floats, allowed: Floats) -> Floats:
         """A⁻¹ right, up to residuals of the norms allowed; shape (k, n_missing).
@@ -168,7 +175,7 @@ class FillIn:
         for done in range(count):
             if (np.linalg.norm(residual, axis=1) <= allowed).all():
                 return solution, residual, done
-            better = self._modes.root(self._embed(residual))[:, self._missing] if precondition else residual
+            better = self._take(self._modes.root(self._embed(residual))) if precondition else residual
             energy = np.einsum("ij,ij->i", residual, better)
             direction = better + _ratio(energy, before) * direction
             before = energy
@@ -180,7 +187,7 @@ class FillIn:
 
     def added_variance(self, time: Floats, nodes: Floats) -> float:
         """Variance of a prediction with covariances k = time ⊗ nodes to the grid that is due to the missing values."""
-        right = self._modes.solve(np.outer(time, nodes)[None])[0][:, self._missing]
+        right = self._take(self._modes.solve(np.outer(time, nodes)[None])[0])
         allowed = self._options.tolerance * np.linalg.norm(right, axis=1)
         return float(np.sum(right * self._conjugate_gradients(right, allowed)))
 

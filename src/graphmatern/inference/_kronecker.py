@@ -207,32 +207,40 @@ class Modes:
 
     def solve(self, fields: Floats) -> tuple[Floats, Floats]:
         """C⁻¹ fields of the whole grid, and their modes."""
-        return self._power(fields, -1.0)
+        return self._scale(fields, self._inverse, 1.0 / self.rho)
 
     def root(self, fields: Floats) -> Floats:
         """C^(1/2) fields of the whole grid."""
-        return self._power(fields, 0.5)[0]
+        return self._scale(fields, self._roots, float(np.sqrt(self.rho)))[0]
 
-    def _power(self, fields: Floats, exponent: float) -> tuple[Floats, Floats]:
-        """C^exponent fields, shape (..., n_times, n_nodes), and their modes Vᵀ X Q."""
+    @cached_property
+    def _inverse(self) -> Floats:
+        return np.asarray(1.0 / self.variances)
+
+    @cached_property
+    def _roots(self) -> Floats:
+        return np.asarray(np.sqrt(self.variances))
+
+    def _scale(self, fields: Floats, factors: Floats, noise: float) -> tuple[Floats, Floats]:
+        """Multiply modes by factors, and by ``noise`` where there is noise only; returns the modes Vᵀ X Q as well."""
         entered = fields @ self.node_vectors
-        modes = (self.time_vectors.T @ entered) * self.variances**exponent
+        modes = self.time_vectors.T @ entered
+        modes *= factors
         if not self.n_null:
             return self.leave(modes), modes
-        noise = self.rho**exponent
         return (self.time_vectors @ modes - noise * entered) @ self.node_vectors.T + noise * fields, modes
 
     def inverse_diagonal(self) -> Floats:
         """Diagonal of C⁻¹ of the whole grid; shape (n_times, n_nodes)."""
         squares = self.node_vectors**2
-        found = (self.time_vectors**2 @ (1.0 / self.variances)) @ squares.T
+        found = (self.time_vectors**2 @ self._inverse) @ squares.T
         if self.n_null:
             found = found + (1.0 - squares.sum(axis=1)) / self.rho
         return np.asarray(found)
 
     def trace_derivatives(self) -> Derivatives:
         """Derivatives of log det C of the whole grid, tr C⁻¹ ∂C."""
-        shares = 1.0 / self.variances
+        shares = self._inverse
         in_time = (self.time_vectors * (shares @ self.g)) @ self.time_vectors.T
         in_nodes = self.d @ shares  # diagonal, in the modes
         in_weights = in_nodes.copy() if self.link is None else self.link.T**2 @ in_nodes
