@@ -214,6 +214,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no prior": ({"priors": {"noise": (1.0, 2.0)}}, "must be gm.LogNormal"),
     "restarts": ({"n_restarts": -1}, "`n_restarts` must be a whole number"),
     "seed": ({"n_restarts": 1, "random_state": -1}, "`random_state` must be a whole number"),
+    "list of bounds": ({"bounds": [("noise", (0.1, 1.0))]}, "`bounds` must be a dictionary"),
+    "number of priors": ({"priors": 0}, "`priors` must be a dictionary"),
+    "text as bound": ({"bounds": {"noise": ("0.1", "1.0")}}, "must be pairs of positive numbers"),
     "kernel": ({"kernel": "matern"}, "`kernel` must be a kernel"),
 }
 

@@ -93,6 +93,44 @@ def huge_values(engine: Any) -> None:
     np.testing.assert_allclose(large.predict(), 1e150 * small.predict(), rtol=1e-3)
 
 
+def any_unit(engine: Any) -> None:
+    """Predictions scale with y, down to the smallest numbers and up to the largest."""
+    expected = fit(engine, NODES[::2], FIELD[::2]).predict()
+    for unit in (1e-250, 1e-20, 1e-13, 1e20, 1e250):
+        np.testing.assert_allclose(fit(engine, NODES[::2], unit * FIELD[::2]).predict() / unit, expected, rtol=1e-3)
+
+
+def constant_of_any_size(engine: Any) -> None:
+    for constant in (1e-200, 0.1, -1e20, 1e200):
+        model = fit(engine, NODES[:23], np.full(23, constant))
+        np.testing.assert_allclose(model.predict(), constant, rtol=1e-12)
+
+
+def one_observation_left_out(engine: Any) -> None:
+    """Without it nothing is known of the mean: no prediction, rather than an arbitrary one."""
+    table = fit(engine, [0], [4.0], optimizer=None).loo()
+    assert np.isnan(table["mean"][0])
+    assert table["std"][0] == np.inf
+
+
+def replicate_without_values(engine: Any) -> None:
+    y = np.column_stack([np.full(20, np.nan), FIELD[:20], np.where(np.arange(20) < 5, np.nan, FIELD[:20])])
+    model = fit(engine, NODES[:20], y, optimizer=None)
+    alone = fit(engine, NODES[:20], y[:, 1:], optimizer=None)
+    np.testing.assert_allclose(model.predict()[:, 1:], alone.predict(), rtol=1e-10)
+    assert model.log_marginal_likelihood_ == pytest.approx(alone.log_marginal_likelihood_, rel=1e-12)
+    table = model.loo()
+    assert table["replicate"].tolist() == [1] * 20 + [2] * 15
+    np.testing.assert_allclose(table["mean"], alone.loo()["mean"], rtol=1e-10)
+    assert np.isfinite(model.sample(3, random_state=0)).all()
+
+
+def nothing_to_learn_from(engine: Any) -> None:
+    """One value has no peak in its likelihood: no standard error can be named."""
+    errors = fit(engine, [0], [4.0]).standard_errors()
+    assert np.isnan(list(errors.values())).all()
+
+
 def large_offset(engine: Any) -> None:
     model = fit(engine, NODES, 1e9 + FIELD)
     np.testing.assert_allclose(model.predict() - 1e9, fit(engine, NODES, FIELD).predict(), atol=1e-3)
@@ -129,7 +167,8 @@ def shortest_lengthscale(engine: Any) -> None:
 
 ANSWERS: list[Callable[[Any], None]] = [
     constant_values, one_observation, two_equal_observations_of_one_node, every_node_observed, more_values_than_nodes,
-    noise_towards_zero, noise_towards_infinity, learned_without_noise, huge_values, large_offset,
+    noise_towards_zero, noise_towards_infinity, learned_without_noise, huge_values, any_unit, constant_of_any_size,
+    one_observation_left_out, replicate_without_values, nothing_to_learn_from, large_offset,
     integers_and_booleans, graph_of_one_node, graph_without_edges, longest_lengthscale, shortest_lengthscale,
 ]  # fmt: skip
 

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
 import graphmatern as gm
-from graphmatern.errors import KernelError, NumericalWarning, TableError
+from graphmatern.errors import KernelError, NumericalError, NumericalWarning, TableError, UnknownNodeError
 from reference import dense_kernel, matern_psi
 
 CITY = gm.make_roads(60, seed=1)
@@ -141,6 +141,29 @@ def test_conditioning_on_more_data() -> None:
     np.testing.assert_array_equal(part.predict(), before)
 
 
+def test_conditioning_with_known_noise_replicates_and_covariates() -> None:
+    rng = np.random.default_rng(0)
+    y, noise = rng.standard_normal((20, 3)), rng.uniform(0.1, 1.0, 20)
+    y[rng.random(y.shape) < 0.3] = np.nan
+    for engine in ("spectral", "markov"):
+        model = gm.GraphGPRegressor(
+            CITY,
+            gm.Matern(2, 3.0),
+            engine=engine,
+            normalize_y=False,
+            optimizer=None,
+            covariates=rng.standard_normal((CITY.n_nodes, 1)),
+        )
+        part = clone(model).fit(CITY.nodes[:10], y[:10], noise_variance=noise[:10])
+        whole = part.condition_on(CITY.nodes[10:20], y[10:], noise_variance=noise[10:])
+        expected = model.fit(CITY.nodes[:20], y, noise_variance=noise)
+        np.testing.assert_allclose(whole.predict(return_std=True), expected.predict(return_std=True), rtol=1e-10)
+        assert whole.log_marginal_likelihood_ == pytest.approx(expected.log_marginal_likelihood_, rel=1e-12)
+        with pytest.raises(TableError) as caught:
+            part.condition_on([0], [1.0])
+        assert [fault.argument for fault in caught.value.faults] == ["y", "noise_variance"]
+
+
 def test_components_without_data_are_marked() -> None:
     graph = gm.Graph.from_edges([("a", "b"), ("c", "d")])
     for engine in ("spectral", "markov"):
@@ -162,7 +185,61 @@ def test_scikit_learns_tools() -> None:
     assert "observations" in model.summary()
 
 
+def test_a_fit_that_fails_leaves_nothing_half_done() -> None:
+    model = gm.GraphGPRegressor(CITY, gm.Matern(1, 3.0), optimizer=None).fit([0, 1], [1.0, 2.0])
+    model.set_params(noise=1e-30)
+    with pytest.raises(NumericalError):
+        model.fit([0, 0], [1e3, 2e3])
+    with pytest.raises(NotFittedError):
+        model.predict()
+
+
+@pytest.mark.parametrize("engine", ["spectral", "markov"])
+def test_standard_errors_leave_the_kernel_alone(engine: Any) -> None:
+    truth = gm.Matern(2, 5.0).on(CITY).sample(random_state=1).numpy()[0]
+    model = gm.GraphGPRegressor(CITY, gm.Matern(1, 3.0, fixed=("nu",)), engine=engine)
+    model.fit(CITY.nodes, truth, noise_variance=np.full(len(truth), 0.05))
+    before = parameters(model)
+    assert set(model.standard_errors()) == {"lengthscale", "variance"}
+    assert parameters(model) == before
+
+
+def test_noise_variances_are_matched_by_name_where_values_have_names() -> None:
+    y, noise = pd.Series([1.0, 2.0, 4.0], index=[3, 8, 12]), pd.Series([0.1, 1.0, 5.0], index=[3, 8, 12])
+    model = gm.GraphGPRegressor(CITY, gm.Matern(1, 2.0), optimizer=None)
+    expected = model.fit(y, noise_variance=noise).predict()
+    everywhere = noise.reindex(CITY.nodes[::-1])  # NaN where nothing was observed
+    np.testing.assert_array_equal(model.fit(y, noise_variance=everywhere).predict(), expected)
+    holes = y.reindex(CITY.nodes)
+    np.testing.assert_allclose(model.fit(holes, noise_variance=noise).predict(), expected, rtol=1e-12)
+    with pytest.raises(TableError, match="each node once"):
+        model.fit(y, noise_variance=pd.concat([noise, noise]))
+    with pytest.raises(TableError, match=r"`noise_variance` must hold finite numbers; received nan in row 2"):
+        model.fit(y, noise_variance=noise.iloc[:2])
+
+
+def test_what_is_missing_may_be_none_or_na() -> None:
+    model = gm.GraphGPRegressor(CITY, gm.Matern(1, 2.0), optimizer=None)
+    expected = model.fit([0, 2], [1.0, 3.0]).predict()
+    for missing in (None, pd.NA, np.nan):
+        values: list[Any] = [1.0, missing, 3.0]
+        np.testing.assert_array_equal(model.fit([0, 1, 2], values).predict(), expected)
+
+
+def test_scores_of_what_cannot_be_scored() -> None:
+    model = gm.GraphGPRegressor(CITY, gm.Matern(1, 2.0), optimizer=None).fit([0, 2], [1.0, 3.0])
+    series = pd.Series([1.0, 2.0], index=[4, 5])
+    assert model.score(series) == model.score([4, 5], [[1.0], [2.0]]) == model.evaluate(series)["r2"]
+    for score in (model.score, model.evaluate):
+        with pytest.raises(TableError, match="no score: `y` must hold numbers"):
+            score([4, 5], [1.0, np.inf])
+        with pytest.raises(TableError, match="no score: `y` must have as many columns"):
+            score([4, 5], np.ones((2, 2)))
+
+
 CASES: dict[str, tuple[Any, ...]] = {
+    "ragged": ([0, 1], [[1.0], [1.0, 2.0]], "NaN for what was not observed"),
+    "mask": (np.ones(CITY.n_nodes, dtype=bool), np.zeros(CITY.n_nodes), "booleans, where names are numbers"),
     "unknown node": (["nowhere"], [1.0], "`nodes` must be names of nodes"),
     "empty": ([], [], "`y` must hold at least one value"),
     "all missing": ([0, 1], [np.nan, np.nan], "`y` must hold at least one value"),
@@ -179,6 +256,25 @@ def test_bad_data(case: str) -> None:
     with pytest.raises(TableError) as caught:
         gm.GraphGPRegressor(CITY).fit(nodes, y)
     assert words in str(caught.value)
+
+
+def test_all_bad_options_are_reported_at_once() -> None:
+    wrong: dict[str, Any] = {
+        "kernel": gm.Matern, "normalized": "yes", "engine": None, "n_eigenpairs": 0, "noise": -1.0, "mean": "median",
+        "normalize_y": 1, "optimizer": "sgd", "max_iterations": 0, "learning_rate": 0.0, "n_restarts": -1,
+        "random_state": 1.5, "n_threads": 0, "verbose": "no",
+    }  # fmt: skip
+    with pytest.raises(KernelError) as caught:
+        gm.GraphGPRegressor(CITY, **wrong).fit([0], [1.0])
+    assert {fault.argument for fault in caught.value.faults} == set(wrong)
+
+
+def test_a_mask_is_no_list_of_names() -> None:
+    model = gm.GraphGPRegressor(CITY, gm.Matern(1, 2.0), optimizer=None).fit([0, 2], [1.0, 3.0])
+    with pytest.raises(UnknownNodeError, match=r"graph.nodes\[mask\]"):
+        model.predict(np.arange(CITY.n_nodes) > 5)
+    with pytest.raises(TableError, match="`return_std` must be True or False"):
+        model.predict([0], return_std="no")  # type: ignore[arg-type]
 
 
 def test_bad_options() -> None:

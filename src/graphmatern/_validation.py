@@ -23,6 +23,9 @@ __all__ = [
     "check_positive",
     "check_whole",
     "describe_rows",
+    "note_choice",
+    "note_flag",
+    "plain_array",
     "warn",
 ]
 
@@ -141,7 +144,7 @@ def as_numbers(
     ndarray of float64
         Entries that are not numbers are NaN.
     """
-    raw = _plain_array(values)
+    raw = plain_array(values)
     if raw is None:
         faults.add(argument, "must be an array of numbers", type(values).__name__, "Rows must be of equal length.")
         return np.full(0, np.nan)
@@ -162,7 +165,7 @@ def as_numbers(
     return numbers
 
 
-def _plain_array(values: Any) -> np.ndarray[Any, Any] | None:
+def plain_array(values: Any) -> np.ndarray[Any, Any] | None:
     """Return anything array-like as an array, without interpretation; None where that fails."""
     if isinstance(values, np.ma.MaskedArray):
         return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
@@ -196,9 +199,16 @@ def check_positive(argument: str, value: Any, faults: FaultList, *, remedy: str)
 
 def check_flag(argument: str, value: object, error: type[InputError]) -> bool:
     """Return ``value`` as a bool; raise unless it is one."""
-    if not isinstance(value, bool | np.bool_):
-        raise error("wrong option", [Fault(argument, "must be True or False", _short_repr(value), "Choose one.")])
+    faults = FaultList("wrong option", error)
+    note_flag(argument, value, faults)
+    faults.raise_if_any()
     return bool(value)
+
+
+def note_flag(argument: str, value: object, faults: FaultList) -> None:
+    """Note a fault unless ``value`` is a bool."""
+    if not isinstance(value, bool | np.bool_):
+        faults.add(argument, "must be True or False", _short_repr(value), "Choose one.")
 
 
 def random_generator(random_state: Any, error: type[InputError]) -> np.random.Generator:
@@ -220,10 +230,16 @@ def _as_float(item: Any) -> float:
 
 def check_choice(argument: str, value: object, choices: Sequence[str], error: type[InputError]) -> None:
     """Raise unless ``value`` is one of ``choices``."""
+    faults = FaultList("wrong option", error)
+    note_choice(argument, value, choices, faults)
+    faults.raise_if_any()
+
+
+def note_choice(argument: str, value: object, choices: Sequence[str], faults: FaultList) -> None:
+    """Note a fault unless ``value`` is one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
         spelled = " or ".join(repr(choice) for choice in choices)
-        fault = Fault(argument, f"must be {spelled}", _short_repr(value), "Choose one of these.")
-        raise error("wrong option", [fault])
+        faults.add(argument, f"must be {spelled}", _short_repr(value), "Choose one of these.")
 
 
 def warn(message: str, category: type[GraphMaternWarning]) -> None:

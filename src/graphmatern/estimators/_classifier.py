@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 from graphmatern._validation import FaultList, abbreviate, check_choice, check_whole, random_generator, warn
 from graphmatern.errors import KernelError, ModelFileError, NumericalWarning, TableError, UninformedWarning
-from graphmatern.estimators._common import check_fit_options, reached_by, uses_normalized
+from graphmatern.estimators._common import check_fit_options, reached_by, rules_of, uses_normalized
 from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
 from graphmatern.estimators._labels import LabelData, label_array, read_labels
 from graphmatern.inference._engines import choose_engine
@@ -21,7 +21,6 @@ from graphmatern.inference._fit_sites import SITE_ENGINES, SiteFit, SiteProblem,
 from graphmatern.inference._fit_spectral import eigenpairs_used
 from graphmatern.inference._fitting import FitOptions
 from graphmatern.inference._optimize import Optimum
-from graphmatern.inference._rules import Rules
 from graphmatern.inference._sites import SiteObservations, Sites
 from graphmatern.kernels import Matern
 from graphmatern.likelihoods import Bernoulli, Categorical, RobustMax, Softmax
@@ -253,7 +252,7 @@ class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignor
             learning_rate=self.learning_rate,
             n_restarts=self.n_restarts,
             seed=self.random_state,
-            rules=Rules(self.bounds or {}, self.priors or {}),
+            rules=rules_of(self),
             progress=self.verbose,
             known=known,
         )

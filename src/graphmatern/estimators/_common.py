@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphmatern._validation import check_choice, check_positive, check_whole
-from graphmatern.errors import KernelError
+from graphmatern._validation import check_positive, check_whole, note_choice, note_flag
 from graphmatern.graph import Graph
 from graphmatern.inference._rules import Rules
+from graphmatern.kernels import Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from graphmatern._validation import FaultList
 
-__all__ = ["check_fit_options", "reached_by", "uses_normalized"]
+__all__ = ["check_fit_options", "reached_by", "rules_of", "uses_normalized"]
 
 
 def check_fit_options(estimator: Any, labels: Sequence[str], faults: FaultList) -> None:
@@ -34,12 +34,15 @@ def check_fit_options(estimator: Any, labels: Sequence[str], faults: FaultList) 
         Those found so far.
     """
     if estimator.optimizer is not None:
-        check_choice("optimizer", estimator.optimizer, ("lbfgs", "adam"), KernelError)
+        note_choice("optimizer", estimator.optimizer, ("lbfgs", "adam"), faults)
+    for name in ("normalized", "verbose"):
+        if getattr(estimator, name) is not None:
+            note_flag(name, getattr(estimator, name), faults)
     if not isinstance(estimator.graph, Graph):
         remedy = "Make one with gm.Graph.from_edges, from_networkx or another constructor."
         faults.add("graph", "must be a graphmatern Graph", f"a {type(estimator.graph).__name__}", remedy)
     kernel = estimator.kernel
-    if kernel is not None and not hasattr(kernel, "spectral_weights"):
+    if kernel is not None and not isinstance(kernel, Kernel):
         remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0)."
         faults.add("kernel", "must be a kernel of this package", f"a {type(kernel).__name__}", remedy)
     check_whole("max_iterations", estimator.max_iterations, faults, minimum=1, remedy="Allow at least one.")
@@ -47,11 +50,21 @@ def check_fit_options(estimator: Any, labels: Sequence[str], faults: FaultList) 
     check_whole("n_restarts", estimator.n_restarts, faults, minimum=0, remedy="0 starts once.")
     if estimator.random_state is not None:
         check_whole("random_state", estimator.random_state, faults, minimum=0, remedy="Leave it out for any.")
+    if estimator.n_eigenpairs is not None:
+        remedy = "Leave it out for a good number."
+        check_whole("n_eigenpairs", estimator.n_eigenpairs, faults, minimum=1, remedy=remedy)
+    if estimator.n_threads is not None:
+        check_whole("n_threads", estimator.n_threads, faults, minimum=1, remedy="Leave it out to use all processors.")
     faults.raise_if_any()
     names = ["nu", "lengthscale"] if kernel is None else [name for name, _ in kernel.named_parameters()]
     every = [*(name.replace("raw_", "") for name in names), "variance", *labels]
-    Rules(estimator.bounds or {}, estimator.priors or {}).check(every, faults)
+    rules_of(estimator).check(every, faults)
     faults.raise_if_any()
+
+
+def rules_of(estimator: Any) -> Rules:
+    """Bounds and priors of an estimator."""
+    return Rules(*({} if rules is None else rules for rules in (estimator.bounds, estimator.priors)))
 
 
 def uses_normalized(estimator: Any) -> bool:

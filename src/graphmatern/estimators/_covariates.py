@@ -88,7 +88,7 @@ def read_covariates(graph: Graph, covariates: Any, *, constant: bool) -> Covaria
     # Without a constant, to shift a covariate would change what is modelled.
     shift = values.mean(axis=0) if constant else np.zeros(values.shape[1])
     scale = (values - shift).std(axis=0) if constant else np.sqrt(np.mean(values**2, axis=0))
-    scale = np.where(scale > 1e-12 * np.maximum(1.0, np.abs(shift)), scale, 1.0)
+    scale = np.where(scale > 1e-12 * np.abs(values).max(axis=0, initial=0.0), scale, 1.0)
     standardised = (values - shift) / scale
     if constant:
         names = [_INTERCEPT, *names]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from graphmatern._validation import FaultList, check_choice, check_flag, check_positive, warn
+from graphmatern._validation import FaultList, check_positive, note_choice, note_flag, warn
 from graphmatern.errors import KernelError, NumericalWarning, TableError
-from graphmatern.estimators._common import check_fit_options, reached_by, uses_normalized
+from graphmatern.estimators._common import check_fit_options, reached_by, rules_of, uses_normalized
 from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._data import TrainingData, join_observations, read_observations
 from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
@@ -23,7 +23,6 @@ from graphmatern.inference._fitting import FitOptions, FitProblem, FittedEngine
 from graphmatern.inference._observations import group_replicates
 from graphmatern.inference._optimize import Optimum
 from graphmatern.inference._responses import ResponsePosterior
-from graphmatern.inference._rules import Rules
 from graphmatern.inference._sites import Sites
 from graphmatern.likelihoods import Gaussian
 from graphmatern.likelihoods._numbers import Counts
@@ -211,39 +210,49 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         self._check_options()
         data = read_observations(self.graph, nodes, y, noise_variance, exposure)
         likelihood = make_likelihood(self, data)
-        self._covariates = read_covariates(self.graph, self.covariates, constant=self.mean == "constant")
-        self._covariates.check(data.nodes)
+        covariates = read_covariates(self.graph, self.covariates, constant=self.mean == "constant")
+        covariates.check(data.nodes)
+        for name in ("posterior_", "_fitted"):  # a fit that fails must not leave half of the last one behind
+            self.__dict__.pop(name, None)
+        self._covariates = covariates
         self._normalise(data, scaled=not isinstance(likelihood, Counts))
         self._learn(data)
         self._warn_of_trouble()
         return self
 
     def _check_options(self) -> None:
-        check_choice("mean", self.mean, ("constant", "zero"), KernelError)
-        check_flag("normalize_y", self.normalize_y, KernelError)
         faults = FaultList("nothing was fitted", KernelError)
+        note_choice("engine", self.engine, ("auto", *ENGINES), faults)
+        note_choice("mean", self.mean, ("constant", "zero"), faults)
+        note_flag("normalize_y", self.normalize_y, faults)
         if self.noise is not None:
             check_positive("noise", self.noise, faults, remedy="Leave it out for a value from the data.")
         check_fit_options(self, ["noise", "scale", "df", "dispersion"], faults)
 
     def _normalise(self, data: TrainingData, scaled: bool) -> None:
+        self.y_mean_, self.y_scale_ = 0.0, 1.0
+        if not (scaled and self.normalize_y):
+            return
         observed = data.y[~np.isnan(data.y)]
-        scaled = scaled and self.normalize_y
-        self.y_mean_ = float(observed.mean()) if scaled else 0.0
-        scale = float(observed.std()) if scaled else 1.0
-        self.y_scale_ = scale if scale > 1e-12 * max(1.0, abs(self.y_mean_)) else 1.0
+        # In units of a power of two next to the largest value: their squares neither overflow nor vanish.
+        unit = int(np.frexp(np.abs(observed).max())[1])
+        moderate = np.ldexp(observed, -unit)
+        spread = float(moderate.std())
+        constant = spread <= 1e-12
+        self.y_mean_ = float(np.median(observed) if constant else np.ldexp(moderate.mean(), unit))
+        self.y_scale_ = 1.0 if constant else float(np.ldexp(spread, unit))
 
     def _options(self, data: TrainingData, known: Optimum | None) -> FitOptions:
         return FitOptions(
             normalized=uses_normalized(self),
-            noise=self.noise if data.noise is None else 1.0,
+            noise=1.0 if data.noise is not None else None if self.noise is None else float(self.noise),
             learn_noise=data.noise is None,
             optimizer=self.optimizer,
             max_iterations=self.max_iterations,
             learning_rate=self.learning_rate,
             n_restarts=self.n_restarts,
             seed=self.random_state,
-            rules=Rules(self.bounds or {}, self.priors or {}),
+            rules=rules_of(self),
             progress=self.verbose,
             known=known,
         )
@@ -251,7 +260,7 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
     def _problem(self, data: TrainingData, kernel: Kernel | None, known: Optimum | None) -> FitProblem:
         """What the engines are to fit, in normalised units."""
         y = (data.y - self.y_mean_) / self.y_scale_
-        noise = np.ones(len(y)) if data.noise is None else data.noise / self.y_scale_**2
+        noise = np.ones(len(y)) if data.noise is None else data.noise / self.y_scale_ / self.y_scale_
         design = self._covariates.design
         return FitProblem(
             graph=self.graph,
@@ -374,7 +383,14 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         self._standard_errors = state["standard_errors"]
 
     # ------------------------------------------------------------------ more of it
-    def condition_on(self, nodes: Any, y: ArrayLike | None = None, *, exposure: ArrayLike | None = None) -> Self:
+    def condition_on(
+        self,
+        nodes: Any,
+        y: ArrayLike | None = None,
+        *,
+        noise_variance: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> Self:
         """Return a model with more data and the same parameters, without learning again.
 
         Parameters
@@ -383,17 +399,24 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
             Node names; or values indexed by node name.
         y : array_like, shape (n,) or (n, n_replicates), optional
             Values; NaN means not observed.
+        noise_variance : array_like, shape (n,), optional
+            Known noise variance of every value, where `fit` was given those.
         exposure : array_like, shape (n,), optional
             Exposures of counts.
         """
         self._require_fit()
-        more = read_observations(self.graph, nodes, y, None, exposure)
-        if self._data.noise is not None or more.y.shape[1] != self._data.y.shape[1]:
-            faults = FaultList("nothing was added", TableError)
-            received = f"{more.y.shape[1]} columns" if self._data.noise is None else "known noise variances"
-            rule = "must have as many replicates as before, without known noise variances"
-            raise faults.raise_now("y", rule, received, "Fit again with all data.")
-        joined = join_observations(self._data, more)
+        subject = "nothing was added"
+        had, more = self._data, read_observations(self.graph, nodes, y, noise_variance, exposure, subject=subject)
+        faults = FaultList(subject, TableError)
+        if more.y.shape[1] != had.y.shape[1]:
+            rule = f"must have as many replicates as before, {had.y.shape[1]}"
+            faults.add("y", rule, str(more.y.shape[1]), "Fill up with NaN what was not observed.")
+        if (more.noise is None) != (had.noise is None):
+            rule = "must be given if, and only if, it was given to `fit`"
+            received = "none" if more.noise is None else "some"
+            faults.add("noise_variance", rule, received, "Or fit again with all data.")
+        faults.raise_if_any()
+        joined = join_observations(had, more)
         options = self.get_params(deep=False)
         kept: dict[str, Any] = {"kernel": self.kernel_, "optimizer": None, "engine": self.engine_}
         sites = isinstance(self._fitted, SiteFit)

@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.special import ndtr
 from sklearn.exceptions import NotFittedError
 
-from graphmatern._validation import FaultList, check_whole, random_generator
+from graphmatern._validation import FaultList, check_flag, check_whole, random_generator
 from graphmatern.errors import TableError
 from graphmatern.estimators._data import read_observations
 from graphmatern.inference._responses import ResponsePosterior
@@ -55,7 +55,7 @@ class RegressionResults:
     def _observation_noise(self) -> float:
         """Noise variance of a new observation, in normalised units: where variances were given, their average."""
         known = self._data.noise
-        return self.noise_ if known is None else self.noise_ * float(known.mean()) / self.y_scale_**2
+        return self.noise_ if known is None else self.noise_ * float(known.mean()) / self.y_scale_ / self.y_scale_
 
     def _added_variance(self, places: Longs) -> Floats | float:
         """What the noise of a new observation adds to the variance, in normalised units; shape () or (n, 1)."""
@@ -96,6 +96,9 @@ class RegressionResults:
             If ``return_cov``.
         """
         self._require_fit()
+        flags = {"return_std": return_std, "return_cov": return_cov, "observation": observation}
+        for name, value in flags.items():
+            check_flag(name, value, TableError)
         places = self.graph.locate(nodes)
         mean = self.posterior_.mean(places)
         variance = self.posterior_.variance(places) if return_std else np.zeros_like(mean)
@@ -106,7 +109,7 @@ class RegressionResults:
             found.append(std)
         if return_cov:
             covariance = self.posterior_.covariance(places) + added * np.eye(len(places))
-            found.append(self.y_scale_**2 * covariance)
+            found.append(self.y_scale_ * (self.y_scale_ * covariance))
         return found[0] if len(found) == 1 else tuple(found)
 
     def predict_on_edges(
@@ -267,26 +270,26 @@ class RegressionResults:
         Returns
         -------
         DataFrame
-            One row per observation: node, replicate, y, mean, std (of the observation given all others).
+            One row per observation, replicate by replicate: node, replicate, y, mean, std (of the observation given all
+            others). Where the others leave a coefficient of the mean undetermined, nothing can be predicted: mean is
+            NaN and std infinite.
         """
         self._require_fit()
-        tables = []
+        tables = {}
         observed = ~np.isnan(self._data.y)
         for columns, means, variances in self.posterior_.leave_one_out():
             rows = np.flatnonzero(observed[:, columns[0]])
             for k, column in enumerate(columns):
-                tables.append(
-                    pd.DataFrame(
-                        {
-                            "node": self.graph.nodes[self._data.nodes[rows]],
-                            "replicate": column,
-                            "y": self._data.y[rows, column],
-                            "mean": self.y_mean_ + self.y_scale_ * means[:, k],
-                            "std": self.y_scale_ * np.sqrt(variances),
-                        }
-                    )
+                tables[column] = pd.DataFrame(
+                    {
+                        "node": self.graph.nodes[self._data.nodes[rows]],
+                        "replicate": column,
+                        "y": self._data.y[rows, column],
+                        "mean": self.y_mean_ + self.y_scale_ * means[:, k],
+                        "std": self.y_scale_ * np.sqrt(variances),
+                    }
                 )
-        return pd.concat(tables, ignore_index=True)
+        return pd.concat([tables[column] for column in sorted(tables)], ignore_index=True)
 
     def plot(self, axes: Sequence[Axes] | None = None, *, label: str = "") -> NDArray[Any]:
         """Draw the predictions (of the first replicate) and, beside them, how sure they are.
@@ -318,22 +321,34 @@ class RegressionResults:
             posterior.coefficients, posterior.coefficient_covariance, self.y_mean_, self.y_scale_
         )
 
-    def score(self, nodes: Any, y: ArrayLike, sample_weight: None = None) -> float:
+    def score(self, nodes: Any, y: ArrayLike | None = None, sample_weight: None = None) -> float:
         """R² of predictions; NaN in ``y`` is passed over.
 
         Parameters
         ----------
-        nodes : sequence of hashable
-            Node names.
-        y : array_like, shape (n,) or (n, n_replicates)
+        nodes : sequence of hashable, Series or DataFrame
+            Node names; or true values indexed by node name.
+        y : array_like, shape (n,) or (n, n_replicates), optional
             True values.
         sample_weight : None
             Not supported.
         """
+        self._require_fit()
         if sample_weight is not None:
             faults = FaultList("no score", TableError)
             raise faults.raise_now("sample_weight", "must be None", type(sample_weight).__name__, "Leave it out.")
-        return r2(y, self.predict(nodes))
+        held_back = self._held_back(nodes, y)
+        mean = self.predict(self.graph.nodes[held_back.nodes])
+        return r2(held_back.y, mean.reshape(held_back.y.shape))
+
+    def _held_back(self, nodes: Any, y: Any) -> TrainingData:
+        """Values to compare predictions with."""
+        found = read_observations(self.graph, nodes, y, subject="no score")
+        if found.y.shape[1] != self._data.y.shape[1]:
+            faults = FaultList("no score", TableError)
+            rule = f"must have as many columns as there are replicates, {self._data.y.shape[1]}"
+            raise faults.raise_now("y", rule, str(found.y.shape[1]), "NaN where there is nothing to compare with.")
+        return found
 
     def evaluate(self, nodes: Any, y: ArrayLike | None = None) -> dict[str, float]:
         """Score predictions of new observations: RMSE, R², NLPD, CRPS and coverage.
@@ -351,7 +366,7 @@ class RegressionResults:
             See `metrics.regression_report`.
         """
         self._require_fit()
-        held_back = read_observations(self.graph, nodes, y, None)
+        held_back = self._held_back(nodes, y)
         places, y = held_back.nodes, held_back.y if held_back.y.shape[1] > 1 else held_back.y[:, 0]
         mean, std = self.predict(self.graph.nodes[places], return_std=True, observation=True)
         found = regression_report(y, mean, std)

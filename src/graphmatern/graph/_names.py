@@ -88,6 +88,9 @@ class NodeNames:
 
     def _lookup(self, index: pd.Index[Any]) -> NDArray[np.int64]:
         ours = self.index
+        if index.inferred_type == "boolean" and ours.inferred_type in ("integer", "floating"):
+            # True equals 1: a mask would be looked up as the names 0 and 1.
+            raise TypeError("booleans, where names are numbers (of a mask, pass `graph.nodes[mask]`)")
         if ours.dtype.kind != index.dtype.kind:
             # Numbers of different kinds would be compared as floats, in which 2**62 and 2**62 + 1 are equal.
             ours, index = ours.astype(object), index.astype(object)

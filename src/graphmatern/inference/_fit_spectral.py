@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,7 +73,7 @@ def fit_spectral(problem: FitProblem) -> FittedEngine:
     lost, share = prior_loss(engine.bound)
     return FittedEngine(
         "spectral",
-        kernel,
+        copy.deepcopy(kernel),  # the engine goes on moving its own
         rho,
         posterior,
         optimum,

@@ -31,6 +31,7 @@ __all__ = ["START_LENGTHSCALES", "FitOptions", "FitProblem", "FittedEngine", "Le
 
 _START_NOISE = 0.1
 START_LENGTHSCALES = (2.0, 8.0, 32.0)  # tried where the caller names none
+_LEAST_CURVATURE = 1e-4  # in nats, per squared logarithm: less is no peak, but rounding
 _RESTART_SPREAD = 1.5  # of the unconstrained coordinates: a factor of 4 or so either way
 
 
@@ -147,15 +148,24 @@ class Learned:
         return [one.label for one, x in pairs if x <= one.low + 1e-6 or x >= one.high - 1e-6]
 
     def standard_errors(self) -> dict[str, float]:
-        """Standard errors of the logarithms of what was learned, from the curvature; NaN where it is not positive."""
+        """Standard errors of the logarithms of what was learned, from the curvature.
+
+        NaN for parameters at a bound, which count as known there, and for those that some direction without positive
+        curvature changes.
+        """
         if not self.parameters:
             return {}
         labels = [one.label for one in self.parameters]
+        inside = np.flatnonzero([label not in self.at_bounds for label in labels])
         hessian = curvature(self.objective, self.optimum.position)
         jacobian = np.eye(len(labels)) if self.jacobian is None else self.jacobian()
-        covariance = jacobian @ np.linalg.pinv(hessian) @ jacobian.T
-        with np.errstate(invalid="ignore"):
-            return dict(zip(labels, np.sqrt(np.diag(covariance)).tolist(), strict=True))
+        values, vectors = np.linalg.eigh(hessian[np.ix_(inside, inside)])
+        changes = (jacobian[:, inside] @ vectors) ** 2  # of each parameter, along each direction
+        peaked = values > _LEAST_CURVATURE
+        variances = changes[:, peaked] @ (1.0 / values[peaked])
+        unknown = changes[:, ~peaked].sum(axis=1) > 1e-6
+        unknown[np.setdiff1d(np.arange(len(labels)), inside)] = True
+        return dict(zip(labels, np.where(unknown, np.nan, np.sqrt(variances)).tolist(), strict=True))
 
 
 @dataclass(frozen=True, eq=False)

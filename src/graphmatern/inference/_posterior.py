@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
+# Share of the precision of an observation given all others; less is rounding.
+_NOTHING_LEFT = 1e-10
+
 __all__ = ["ConditionedBatch", "MarkovConditioned", "Posterior", "SpectralConditioned"]
 
 
@@ -332,14 +335,19 @@ class Posterior:
         Returns
         -------
         list of (columns, means, variances)
-            Means of shape (n, n_replicates), variances of shape (n,).
+            Means of shape (n, n_replicates), variances of shape (n,); NaN and infinite where an observation alone
+            determines some coefficient. Batches without observations are left out.
         """
         found = []
         for one, columns in self._each():
+            if not len(one.batch.nodes):
+                continue
             solved = one.solve(one.batch.y - (one.batch.design @ self.coefficients)[:, None])
             diagonal = one.inverse_diagonal()
             if self._design.shape[1]:
                 h = one.solve(one.batch.design)
-                diagonal = diagonal - np.einsum("ni,ij,nj->n", h, self.coefficient_covariance, h)
-            found.append((columns, one.batch.y - solved / diagonal[:, None], 1.0 / diagonal))
+                left = diagonal - np.einsum("ni,ij,nj->n", h, self.coefficient_covariance, h)
+                diagonal = np.where(left > _NOTHING_LEFT * diagonal, left, np.nan)
+            variances = np.where(np.isnan(diagonal), np.inf, 1.0 / diagonal)
+            found.append((columns, one.batch.y - solved / diagonal[:, None], variances))
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from graphmatern._validation import FaultList, abbreviate, check_positive
 from graphmatern.errors import KernelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -118,13 +119,21 @@ class Rules:
                 share = np.clip(self.bounds[word], 1e-12, 1.0 - 1e-12)
                 bounds = tuple(np.log(share / (1.0 - share)).tolist())
         else:
-            bounds = tuple(np.log(self.bounds.get(word, _BOUNDS.get(word, (1e-300, 1e300)))).tolist())
+            pair = self.bounds.get(word, _BOUNDS.get(word, (1e-300, 1e300)))
+            bounds = tuple(np.log(np.array(pair, dtype=float)).tolist())
         return Parameter(label, max(low, bounds[0]), min(high, bounds[1]), self.priors.get(word))
 
     def check(self, labels: Sequence[str], faults: FaultList) -> None:
         """Note names of no parameter, bounds that are none, and priors of another kind."""
         words = {label.rpartition(".")[2] for label in labels}
-        for argument, rules in (("bounds", self.bounds), ("priors", self.priors)):
+        given = (("bounds", self.bounds), ("priors", self.priors))
+        wrong = [(argument, rules) for argument, rules in given if not isinstance(rules, Mapping)]
+        for argument, rules in wrong:
+            rule = "must be a dictionary by parameter name"
+            faults.add(argument, rule, f"a {type(rules).__name__}", "Such as bounds={'noise': (0.01, 1.0)}.")
+        if wrong:
+            return
+        for argument, rules in given:
             unknown = sorted(map(str, set(rules) - words))
             if unknown:
                 rule = f"must name parameters ({', '.join(sorted(words))})"
@@ -141,7 +150,7 @@ class Rules:
 
 def _is_range(pair: Any) -> bool:
     try:
-        low, high = (float(value) for value in pair)
+        low, high = (np.nan if isinstance(value, bool | str) else float(value) for value in pair)
     except (TypeError, ValueError):
         return False
     return bool(0.0 < low < high < np.inf)
