@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from graphmatern.io import replacing
+from graphmatern.reproduce import _figures_cora as cora
 from graphmatern.reproduce import _figures_theory as theory
 from graphmatern.reproduce import _figures_traffic as traffic
 from graphmatern.reproduce._machine import environment
@@ -57,6 +58,11 @@ def _map_task(seed: int, protocol: Protocol, quick: bool) -> Task:  # noqa: ARG0
     return Task("figures3-4-traffic", traffic.traffic_map, {"seed": seed, "protocol": protocol.as_arguments()})
 
 
+def _cora_task(seed: int, protocol: Protocol, quick: bool) -> Task:
+    arguments = {"seed": seed, "protocol": protocol.as_arguments(), "rounds": 250 if quick else 1000}
+    return Task("figures5-8-cora", cora.cora_map, arguments)
+
+
 def _junction_caption(result: dict[str, Any]) -> str:
     pair = result["opposite_sensors"]
     slow, fast = sorted(pair["mean_mph"])
@@ -69,6 +75,12 @@ def _only(*keys: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda result: {key: result[key] for key in keys}
 
 
+def _cora_plan(name: str, draw: Callable[[dict[str, Any]], Figure]) -> FigurePlan:
+    return FigurePlan(
+        _cora_task, draw, lambda result: cora.caption(name, result), _only("accuracy_without_training_papers")
+    )
+
+
 FIGURES = {
     "figure1": FigurePlan(_variance_task, theory.draw_variances, lambda _: theory.VARIANCE_CAPTION, dict),
     "figure2": FigurePlan(
@@ -79,6 +91,10 @@ FIGURES = {
     ),
     "figure3": FigurePlan(_map_task, traffic.draw_traffic, lambda _: traffic.MAP_CAPTION, _only("kernel")),
     "figure4": FigurePlan(_map_task, traffic.draw_junction, _junction_caption, _only("kernel", "opposite_sensors")),
+    "figure5": _cora_plan("figure5", cora.draw_cora_triple),
+    "figure6": _cora_plan("figure6", cora.draw_cora_truth),
+    "figure7": _cora_plan("figure7", cora.draw_cora_prediction),
+    "figure8": _cora_plan("figure8", cora.draw_cora_errors),
 }
 
 

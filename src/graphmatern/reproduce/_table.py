@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from graphmatern.reproduce._kernels import Protocol
     from graphmatern.reproduce._tasks import Outcome
 
-__all__ = ["ranking_holds", "table_json", "table_markdown", "table_tasks"]
+__all__ = ["ranking_holds", "table_json", "table_markdown", "table_rows", "table_tasks"]
 
 _WORK = {"traffic": traffic_split, "cora": cora_split}
 _SCORE = {"traffic": "rmse", "cora": "accuracy"}
@@ -137,17 +137,11 @@ def _spread_of(entry: dict[str, Any]) -> Spread:
     return Spread(entry["values"])
 
 
-def _column(cells: list[dict[str, Any]], experiment: str) -> str:
+def table_rows(cells: list[dict[str, Any]], experiment: str) -> list[list[str]]:
+    """Heading and rows of one column of Table 1, as text."""
     digits = 2 if experiment == "traffic" else 3
-    titles = {"traffic": "Traffic (San Jose)", "cora": "Cora"}
     side = _SIDE_SCORES[experiment]
-    heading = ["Laplacian", "method", _UNIT[experiment], "paper", "z", *(_HEADINGS[key] for key in side), "ν", "s/fit"]
-    lines = [
-        f"**{titles[experiment]}**",
-        "",
-        "| " + " | ".join(heading) + " |",
-        "|---|---|" + "---:|" * (len(heading) - 2),
-    ]
+    rows = [["Laplacian", "method", _UNIT[experiment], "paper", "z", *(_HEADINGS[key] for key in side), "ν", "s/fit"]]
     for cell in cells:
         if cell["experiment"] != experiment:
             continue
@@ -163,5 +157,13 @@ def _column(cells: list[dict[str, Any]], experiment: str) -> str:
             _spread_of(cell["nu"]).text(1) if "nu" in cell else "–",
             f"{cell['seconds']['mean']:.2f}",
         ]
-        lines.append("| " + " | ".join(row) + " |")
-    return "\n".join(lines)
+        rows.append(row)
+    return rows
+
+
+def _column(cells: list[dict[str, Any]], experiment: str) -> str:
+    titles = {"traffic": "Traffic (San Jose)", "cora": "Cora"}
+    heading, *rows = table_rows(cells, experiment)
+    rule = "|---|---|" + "---:|" * (len(heading) - 2)
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([f"**{titles[experiment]}**", "", "| " + " | ".join(heading) + " |", rule, *lines])
