@@ -130,6 +130,8 @@ def test_offline_says_which_files_to_put_where(cache: Path, monkeypatch: pytest.
     nobody = FileServer(stand_ins())
     monkeypatch.setattr(_remote, "SOURCES", nobody.sources())
     nobody._server.server_close()
+    with pytest.raises(DataNotFoundError, match=r"(?s)5 files could not.*edges\.csv"):
+        datasets.load_traffic()
     with pytest.raises(DataNotFoundError) as caught:
         datasets.load_traffic_raw()
     message = str(caught.value)

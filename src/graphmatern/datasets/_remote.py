@@ -120,7 +120,6 @@ def _what_to_do(faults: dict[str, str], cache: Path, local: str) -> str:
         for name, why in faults.items()
     ]
     return (
-        f"{len(faults)} files could not be downloaded. Try again, or fetch them by other means:\n"
-        + "\n".join(lines)
-        + f"\n{local}"
+        f"{len(faults)} {'file' if len(faults) == 1 else 'files'} could not be downloaded. "
+        "Try again, or fetch by other means:\n" + "\n".join(lines) + f"\n{local}"
     )

@@ -10,17 +10,17 @@ from graphmatern.reproduce import _figures_cora as cora
 from graphmatern.reproduce import _figures_theory as theory
 from graphmatern.reproduce import _figures_traffic as traffic
 from graphmatern.reproduce._machine import environment
-from graphmatern.reproduce._tasks import Task, run_tasks, write_json
+from graphmatern.reproduce._tasks import Task, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from matplotlib.figure import Figure
 
     from graphmatern.reproduce._kernels import Protocol
 
-__all__ = ["FIGURES", "draw_figure"]
+__all__ = ["FIGURES", "draw_figure", "figure_tasks"]
 
 
 @dataclass(frozen=True)
@@ -98,21 +98,36 @@ FIGURES = {
 }
 
 
-def draw_figure(name: str, out: Path, seed: int, protocol: Protocol, *, quick: bool) -> str:
-    """Make one figure: PNG, PDF, and JSON with its caption and numbers.
+def figure_tasks(names: Sequence[str], seed: int, protocol: Protocol, *, quick: bool) -> dict[str, Task]:
+    """Tasks of some figures, by figure; several figures may share one.
 
     Parameters
     ----------
-    name : str
-        Key of ``FIGURES``.
-    out : Path
-        Folder for the files; results are kept in ``cells`` below it.
+    names : sequence of str
+        Keys of ``FIGURES``.
     seed : int
         Seed of the split, and of random graphs.
     protocol : Protocol
         How fits are done.
     quick : bool
         Whether coarse meshes will do.
+    """
+    return {name: FIGURES[name].task(seed, protocol, quick) for name in names}
+
+
+def draw_figure(name: str, out: Path, result: dict[str, Any], seconds: float) -> str:
+    """Draw one figure: PNG, PDF, and JSON with its caption and numbers.
+
+    Parameters
+    ----------
+    name : str
+        Key of ``FIGURES``.
+    out : Path
+        Folder for the files.
+    result : dict
+        What its task returned.
+    seconds : float
+        What the task took.
 
     Returns
     -------
@@ -122,16 +137,13 @@ def draw_figure(name: str, out: Path, seed: int, protocol: Protocol, *, quick: b
     import matplotlib.pyplot as plt
 
     plan = FIGURES[name]
-    task = plan.task(seed, protocol, quick)
-    outcome = run_tasks([task], out / "cells" / protocol.recipe, processes=1, label=name)
-    result = outcome.results[task.name]
     caption = plan.caption(result)
     with plt.rc_context({"font.size": 10, "savefig.dpi": 200}):
         figure = plan.draw(result)
-    for form in ("png", "pdf"):
-        with replacing(out / f"{name}.{form}") as temporary:
-            figure.savefig(temporary, format=form)
+        for form in ("png", "pdf"):
+            with replacing(out / f"{name}.{form}") as temporary:
+                figure.savefig(temporary, format=form)
     plt.close(figure)
-    content = {"caption": caption, "seconds": outcome.seconds[task.name], "environment": environment()}
+    content = {"caption": caption, "seconds": seconds, "environment": environment()}
     write_json(out / f"{name}.json", content | {"result": plan.facts(result)})
     return f"{name}.png, {name}.pdf: {caption}"

@@ -63,10 +63,10 @@ def _draw_nodes(ax: Axes, result: dict[str, Any], colours: Any, size: float, mar
     source, target = cora_data().graph.weights.nonzero()
     once = source < target
     lines = np.stack([places[source[once]], places[target[once]]], axis=1)
-    ax.add_collection(
-        LineCollection(list(lines), colors="0.85", linewidths=0.15 * np.sqrt(size), zorder=1, rasterized=True)
-    )
-    ax.scatter(*places.T, c=colours, s=size, linewidths=0, zorder=2)
+    thin = 0.15 * float(np.sqrt(size))
+    ax.add_collection(LineCollection(list(lines), colors="0.85", linewidths=thin, zorder=1, rasterized=True))
+    x, y = places.T
+    ax.scatter(x, y, c=colours, s=size, linewidths=0, zorder=2)
     if marked is not None:
         ax.scatter(x[marked], y[marked], s=2.5 * size, facecolors="none", edgecolors="black", linewidths=0.7, zorder=3)
     ax.set_aspect(1.0)
