@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Expectation", "Likelihood", "gauss_hermite", "smallest_variance"]
 
-_ENTRIES_AT_ONCE = 2**22  # of the largest array an expectation forms
+entries_at_once = 2**22  # of the largest array an expectation forms
 smallest_variance = 1e-100  # so that a standard deviation has a derivative
 
 
@@ -171,7 +171,7 @@ class Likelihood(Parameterized, ABC):
         -------
         Expectation
         """
-        size = max(1, _ENTRIES_AT_ONCE // self._entries_per_observation())
+        size = max(1, entries_at_once // self._entries_per_observation())
         blocks = []
         for start in range(0, max(1, len(y)), size):
             part = slice(start, start + size)

@@ -12,8 +12,10 @@ from torch.special import log_ndtr
 
 from graphmatern._validation import FaultList, check_choice, check_whole, describe_rows
 from graphmatern.errors import LikelihoodError
-from graphmatern.likelihoods._base import Likelihood, smallest_variance
+from graphmatern.likelihoods import _base
+from graphmatern.likelihoods._base import Expectation, Likelihood, smallest_variance
 from graphmatern.likelihoods._gumbel import gumbel_factors
+from graphmatern.likelihoods._largest import grid_sizes, largest_with_derivatives, trapezoids
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -141,8 +143,6 @@ class RobustMax(_PerClass):
 
     scale_invariant: ClassVar[bool] = True
     _settings: ClassVar[tuple[str, ...]] = ("n_classes", "epsilon")
-    _reach = 8.5  # standard deviations beyond which a normal density is 0 in float64
-    _largest_grid = 600
 
     def __init__(self, n_classes: int, epsilon: float = 1e-3) -> None:
         super().__init__(n_classes)
@@ -168,24 +168,13 @@ class RobustMax(_PerClass):
         label = y.to(torch.int64)[None]
         others = torch.arange(self.n_classes)[:, None] != label
         own_deviation = deviation.gather(0, label)
-        nodes, weights = self._grid(((own_deviation / deviation) ** 2 * others).sum(dim=0))
+        ratios = ((own_deviation / deviation) ** 2 * others).sum(dim=0).detach()
+        grid = trapezoids(int(grid_sizes(ratios.numpy()).max(initial=2)))
+        nodes, weights = (torch.from_numpy(array) for array in grid)
         own = mean.gather(0, label) + own_deviation * nodes[:, None]
         # Below −50 the probability is 0 in float64; far below, torch's derivative of log_ndtr is not a number.
         below = log_ndtr(((own[:, None] - mean) / deviation).clamp_min(-50.0))
         return weights @ torch.exp((below * others).sum(dim=1))
-
-    def _grid(self, ratios: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Nodes and weights of the trapezoidal rule for φ(x) Π Φ(r x + b), given Σ r² of each observation.
-
-        In the complex plane that function grows no faster than exp((1 + Σ r²) |Im x|² / 2), so a step of h leaves an
-        error of exp(−2π² / (h² (1 + Σ r²))): here 1e-12, up to the largest grid.
-        """
-        largest = ratios.detach().max().item() if len(ratios) else 1.0
-        step = math.pi * math.sqrt(2.0 / (27.6 * (1.0 + largest)))
-        count = int(min(self._largest_grid, math.ceil(2.0 * self._reach / step) + 1))
-        nodes = torch.linspace(-self._reach, self._reach, count, dtype=torch.float64)
-        weights = torch.exp(-0.5 * nodes**2)
-        return nodes, weights / weights.sum()
 
     def _entries_per_observation(self) -> int:
         return 128 * self.n_latents
@@ -194,6 +183,29 @@ class RobustMax(_PerClass):
         """From `probability_of_largest`; see `Likelihood.expected_log_prob`."""
         p = self.probability_of_largest(y, mean, variance)
         return p * math.log1p(-self._epsilon) + (1.0 - p) * math.log(self._epsilon / (self.n_classes - 1))
+
+    def expectation(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> Expectation:
+        """Derivatives in closed form, several times as fast as by differentiation; see `Likelihood.expectation`."""
+        label, m = y.detach().to(torch.int64).numpy(), mean.detach().numpy()
+        deviation = np.sqrt(np.maximum(variance.detach().numpy(), smallest_variance))
+        columns = np.arange(len(label))
+        squares = (deviation[label, columns] / deviation) ** 2
+        needed = grid_sizes(squares.sum(axis=0) - 1.0)
+        probability, in_mean, in_deviation = np.empty(len(label)), np.empty(m.shape), np.empty(m.shape)
+        # Few observations need a fine grid: those of similar needs are treated together.
+        order = np.argsort(needed, kind="stable")
+        start = 0
+        while start < len(order):
+            size = max(1, _base.entries_at_once // (int(needed[order[start]]) * 2 * self.n_classes))
+            near = np.searchsorted(needed[order], 1.5 * needed[order[start]], side="right")
+            part = order[start : min(near, start + size)]
+            found = largest_with_derivatives(label[part], m[:, part], deviation[:, part], int(needed[part].max()))
+            probability[part], in_mean[:, part], in_deviation[:, part] = found
+            start += len(part)
+        yes, no = math.log1p(-self._epsilon), math.log(self._epsilon / (self.n_classes - 1))
+        value = probability * yes + (1.0 - probability) * no
+        arrays = (value, (yes - no) * in_mean, (yes - no) * in_deviation / (2.0 * deviation))
+        return Expectation(*(torch.from_numpy(array) for array in arrays))
 
     def probabilities(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
         """Predictive probabilities; see `Categorical.probabilities`."""
