@@ -31,7 +31,7 @@ def grid_sizes(ratios: Floats) -> NDArray[np.int64]:
     error of exp(−2π² / (h² (1 + Σ r²))): here 1e-12, up to the largest grid.
     """
     step = math.pi * np.sqrt(2.0 / (27.6 * (1.0 + ratios)))
-    return np.minimum(LARGEST_GRID, np.ceil(2.0 * REACH / step) + 1).astype(np.int64)
+    return np.asarray(np.minimum(LARGEST_GRID, np.ceil(2.0 * REACH / step) + 1), dtype=np.int64)
 
 
 def trapezoids(count: int) -> tuple[Floats, Floats]:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from graphmatern.kernels import Diffusion, InverseCosine, Matern, RandomWalk
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from graphmatern.kernels import Kernel
 
 __all__ = ["Protocol", "learned_values", "starting_kernels"]
-
-# p cannot be learned by gradient: the most likely of these is taken. Powers of a walk, so even, and α may be anything.
-_STEPS = (4, 16, 64, 256)
 
 
 @dataclass(frozen=True)
@@ -31,19 +30,31 @@ class Protocol:
         Steps of the paper's recipe.
     adam_rate : float
         Their size.
+    max_iterations : int
+        Iterations of L-BFGS in the fast recipe at most; it converges long before.
+    walk_steps : sequence of int
+        Steps p of the random walk, of which the most likely is taken: they cannot be learned by gradient. All are even,
+        so that α may be anything.
     """
 
     recipe: str = "fast"
     n_eigenpairs: int = 500
     adam_steps: int = 20_000
     adam_rate: float = 0.001
+    max_iterations: int = 200
+    walk_steps: Sequence[int] = (4, 16, 64, 256)
+
+    @property
+    def may_stop_early(self) -> bool:
+        """Whether a fit that has not converged is what was asked for."""
+        return self.recipe == "paper" or self.max_iterations < 200
 
     def as_arguments(self) -> dict[str, Any]:
         """Return the fields, for a task."""
         return asdict(self)
 
 
-def starting_kernels(method: str) -> list[Kernel]:
+def starting_kernels(method: str, walk_steps: Sequence[int]) -> list[Kernel]:
     """Kernels to be fitted, of which the most likely is taken.
 
     The starting values ν = 3/2, κ = 5, σ² = 1 are those of the paper's notebook; the fast recipe needs no others.
@@ -53,7 +64,7 @@ def starting_kernels(method: str) -> list[Kernel]:
     if method == "diffusion":
         return [Diffusion(lengthscale=5.0)]
     if method == "random_walk":
-        return [RandomWalk(steps=steps, laziness=0.5) for steps in _STEPS]
+        return [RandomWalk(steps=steps, laziness=0.5) for steps in walk_steps]
     return [InverseCosine()]
 
 
