@@ -308,7 +308,7 @@ def test_sampled_expectations_are_unbiased() -> None:
     sampled.q = exact.q
     full = gradients(exact, None)[0]
     batches = torch.arange(len(NODES)).reshape(5, 5)
-    draws = np.array([gradients(sampled, batches[i % 5])[0] for i in range(1500)])
+    draws = np.array([gradients(sampled, batches[i % 5])[0] for i in range(700)])
     error = draws.std(axis=0) / np.sqrt(len(draws))
     assert (np.abs(draws.mean(axis=0) - full) < 4.0 * error).all()
     assert (error < 0.2 * np.abs(full) + 0.1).all()

@@ -288,12 +288,12 @@ def fit_stochastic(
         size = min(batch_size or len(targets), len(targets))
         history = _train(trainer, n_steps, size, min(natural_rate, 1.0), rate, generator, progress)
     elif optimizer is None or not trainer.parameters:
-        _, converged = trainer.settle()
+        converged = trainer.settle()
     else:
         start, bounds = trainer.position(), trainer.bounds()
         found = find_minimum(trainer.objective, start, bounds, max_iterations=max_iterations, progress=progress)
-        trainer.objective(found.position)
-        converged = found.converged
+        trainer.move(found.position)
+        converged = trainer.settle() and found.converged
     trainer.write_back()
     with torch.no_grad():
         elbo = trainer.elbo(exact=True).item()

@@ -7,7 +7,8 @@ batch that stands for `scale` times as many observations is
     P ← (1 − ρ) P + ρ (I + scale Φᵀ diag(−2 g_v) Φ),    m ← m + ρ P⁻¹ (scale Φᵀ g_m − m),
 
 with q = N(m, P⁻¹); where q is to be diagonal, its variances are the reciprocals of the diagonal of P, which is where
-they are best. Parameters of kernel and likelihood follow the gradient of the ELBO at fixed q.
+they are best. Parameters of kernel and likelihood follow the gradient of the ELBO at fixed q. Without batches P and m
+are those of Gaussian sites at the observations, so that `fit_sites` finds the best q.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ import gpytorch
 import numpy as np
 import torch
 
-from graphmatern.errors import NumericalError
+from graphmatern.errors import NotPositiveDefiniteError, NumericalError
+from graphmatern.inference._sites import Marginals, SiteObservations, fit_sites
+from graphmatern.inference._sites_spectral import DensePrior, covariance_root
 from graphmatern.inference._strategies import EigenvectorStrategy, InducingNodeStrategy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.inference._node_kernel import NodeKernel
+    from graphmatern.inference._sites import Sites
     from graphmatern.likelihoods import Likelihood
 
     Floats = NDArray[np.float64]
@@ -32,8 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["Coefficients", "NodeGP", "Trainer"]
 
 _JITTER = 1e-10
-_TOLERANCE = 1e-13  # of the ELBO, relative; q then has about half as many correct digits
-_SMALLEST_STEP = 2.0**-12
 
 
 class NodeGP(gpytorch.models.ApproximateGP):  # type: ignore[misc]
@@ -123,6 +125,75 @@ class Coefficients:
         return 0.5 * (squares.item() - self.mean.numel() - self.log_determinant)
 
 
+class FeatureMarginals(Marginals):
+    """Marginals of q at the observations, with the KL divergence of the coefficients, which excludes the residual."""
+
+    kl: float = 0.0
+
+    def divergence(self, sites: Sites) -> float:
+        """KL(q ‖ p)."""
+        del sites
+        return self.kl
+
+
+class FeaturePrior(DensePrior):
+    """Processes f = Φv + residual of which q changes the coefficients v ~ N(0, I) only; see `LatentPrior`.
+
+    Sites act on Φv: P = I + Φᵀ diag(η₂) Φ and m = P⁻¹Φᵀη₁ = Φᵀ(η₁ − η₂ Φm).
+
+    Parameters
+    ----------
+    features : ndarray, shape (n, k)
+        Φ at the observations.
+    residual : ndarray, shape (n,)
+        Residual prior variances.
+    diagonal : bool
+        Whether q has a diagonal covariance.
+    """
+
+    def __init__(self, features: Floats, residual: Floats, *, diagonal: bool) -> None:
+        n, k = features.shape
+        super().__init__(covariance_root(features @ features.T) if n < k else features)
+        self._features, self._squares, self._residual = features, features**2, residual
+        self._diagonal = diagonal
+
+    def _means(self, sites: Sites, explained: Floats) -> Floats:
+        """Means of the coefficients, from those of Φv; shape (n_latents, k)."""
+        return np.asarray((sites.first - sites.second * explained) @ self._features)
+
+    def marginals(self, sites: Sites) -> Marginals:
+        """Marginals of q; see `LatentPrior.marginals`."""
+        full = super().marginals(sites)
+        variance, kl = full.variance, 0.0
+        if self._diagonal:
+            precision = 1.0 + sites.second @ self._squares
+            if (precision <= 0.0).any():
+                raise NotPositiveDefiniteError("negative sites outweigh the prior", -1)
+            variance = (1.0 / precision) @ self._squares.T
+            squares = float((self._means(sites, full.mean) ** 2).sum() + (1.0 / precision).sum())
+            kl = 0.5 * (squares - precision.size + float(np.log(precision).sum()))
+        else:
+            kl = full.divergence(sites)
+        found = FeatureMarginals(full.mean, variance + self._residual, full.log_determinant)
+        found.kl = kl
+        return found
+
+    def gradient(self, sites: Sites, marginals: Marginals) -> Floats:
+        """Nothing: parameters are differentiated through the features."""
+        del sites, marginals
+        return np.zeros(0)
+
+    def coefficients(self, sites: Sites) -> Coefficients:
+        """Return q over the coefficients."""
+        mean = self._means(sites, super().marginals(sites).mean)
+        eye = np.eye(self._features.shape[1])
+        precision = torch.as_tensor(
+            np.stack([eye + (self._features.T * second) @ self._features for second in sites.second])
+        )
+        root = torch.linalg.cholesky(precision)
+        return Coefficients(torch.as_tensor(mean), precision, root, diagonal=self._diagonal)
+
+
 class Trainer:
     """Observations, model and q, and the steps that move them.
 
@@ -164,6 +235,7 @@ class Trainer:
         count = model.variational_strategy.inducing_points.shape[-2]
         self.q = Coefficients.prior(likelihood.n_latents, count, diagonal=diagonal)
         self.n_clipped = 0
+        self._sites: Sites | None = None
         modules = {"kernel": model.covar_module, "mean": model.mean_module, "likelihood": likelihood}
         self.parameters = {
             f"{place}.{name}": parameter
@@ -196,29 +268,20 @@ class Trainer:
     def elbo(self, rows: torch.Tensor | None = None, *, exact: bool = False) -> torch.Tensor:
         """The ELBO, differentiable in the parameters; an unbiased estimate where a batch of rows is given."""
         chosen = slice(None) if rows is None else rows
-        return self._elbo(chosen, self._features(chosen), exact=exact)
-
-    def _elbo(
-        self, rows: torch.Tensor | slice, features: tuple[torch.Tensor, torch.Tensor], *, exact: bool = False
-    ) -> torch.Tensor:
-        mean, variance = self.q.moments(features[0])
-        expected = self._expected(rows, mean, features[1] + variance, exact=exact)
+        features, residual = self._features(chosen)
+        mean, variance = self.q.moments(features)
+        expected = self._expected(chosen, mean, residual + variance, exact=exact)
         return (len(self) / len(expected)) * expected.sum() - self.q.divergence()
 
     @torch.no_grad()
     def natural_step(self, size: float, rows: torch.Tensor | None = None) -> Coefficients:
         """Return q after one step; it is not yet put in place."""
         chosen = slice(None) if rows is None else rows
-        return self._natural_step(size, chosen, self._features(chosen))
-
-    def _natural_step(
-        self, size: float, rows: torch.Tensor | slice, given: tuple[torch.Tensor, torch.Tensor]
-    ) -> Coefficients:
-        features, residual = given
+        features, residual = self._features(chosen)
         mean, variance = self.q.moments(features)
         with torch.enable_grad():
             m, v = mean.requires_grad_(), (variance + residual).requires_grad_()
-            in_mean, in_variance = torch.autograd.grad(self._expected(rows, m, v, exact=False).sum(), (m, v))
+            in_mean, in_variance = torch.autograd.grad(self._expected(chosen, m, v, exact=False).sum(), (m, v))
         scale = len(self) / len(features)
         precision, root = self._mixed_precision(size, features, -2.0 * scale * in_variance)
         gradient = scale * in_mean @ features - self.q.mean
@@ -243,29 +306,18 @@ class Trainer:
         )
 
     @torch.no_grad()
-    def settle(self, max_iterations: int = 200) -> tuple[float, bool]:
-        """Move q to the optimum at fixed parameters, by steps that do not lower the ELBO; return it, and if at rest."""
-        features = self._features(slice(None))
-        value, size = self._elbo(slice(None), features).item(), 1.0
-        for _ in range(max_iterations):
-            gain, size = self._ascend(features, value, size)
-            value += gain
-            if gain <= _TOLERANCE * size * (1.0 + abs(value)):
-                return value, True
-            size = min(1.0, 2.0 * size)
-        return value, False
-
-    def _ascend(self, features: tuple[torch.Tensor, torch.Tensor], value: float, size: float) -> tuple[float, float]:
-        """Take the longest step, from ``size`` on, that does not lower the ELBO; return its gain and size."""
-        before = self.q
-        while size >= _SMALLEST_STEP:
-            self.q = self._natural_step(size, slice(None), features)
-            gain = self._elbo(slice(None), features).item() - value
-            if gain >= -1e-13 * (1.0 + abs(value)):
-                return gain, size
-            self.q = before
-            size *= 0.5
-        return 0.0, size
+    def settle(self, tolerance: float = 1e-12) -> bool:
+        """Move q to the optimum at fixed parameters; return whether it came to rest there."""
+        features, residual = self._features(slice(None))
+        prior = FeaturePrior(features.numpy(), residual.numpy(), diagonal=self.q.diagonal)
+        places = self._x[:, 0].long().numpy()
+        observed = SiteObservations(places, self._y, self.likelihood, self._offset.numpy())
+        constant = self.model.mean_module.constant.item()
+        start = observed.start(constant) if self._sites is None else self._sites
+        state = fit_sites(prior, observed, start, mean=constant, tolerance=tolerance)
+        self._sites, self.q = state.sites, prior.coefficients(state.sites)
+        self.n_clipped += state.n_clipped
+        return state.converged
 
     # ------------------------------------------------------------------ parameters
     def move(self, position: Floats) -> None:
@@ -287,7 +339,7 @@ class Trainer:
     def objective(self, position: Floats) -> tuple[float, Floats]:
         """Negative ELBO at the best q, and its derivatives."""
         self.move(position)
-        self.settle()
+        self.settle(tolerance=1e-9)
         value = self.elbo()
         gradient = torch.autograd.grad(value, list(self.parameters.values()))
         return -value.item(), -np.array([one.item() for one in gradient])
