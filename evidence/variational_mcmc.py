@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GRAPH = gm.make_roads(58, seed=4)
 KERNEL = gm.Matern(nu=2, lengthscale=3.0, variance=1.0)
-CHAINS, STEPS, WARM_UP = 64, 20_000, 1_000
+CHAINS, STEPS, WARM_UP = 128, 4_000, 500
 
 
 def log_likelihood(likelihood: Likelihood, y: torch.Tensor, f: Floats) -> Floats:
