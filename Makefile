@@ -68,6 +68,7 @@ bench: $(VENV)/.ready  ## next to other libraries, in an environment of their ow
 	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/large_spectrum.py --out evidence
 
 docs: $(VENV)/.docs  ## the documentation, in docs/_build/html
+	rm -rf docs/api/generated  # pages of objects that are gone would be warned of
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 clean:  ## remove environments, caches and generated output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import textwrap
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
+
+import graphmatern as gm
 
 ROOT = Path(__file__).parents[1]
 NUMBER = r"-?(?:\d[\d,]*\.?\d*(?:e[+-]?\d+)?|inf|nan)"
@@ -92,6 +95,15 @@ def test_code_blocks_run(
             assert agrees(block.output, output), f"{path} says\n{block.output}\nbut its code prints\n{output}"
     plt.close("all")
     assert printed
+
+
+def test_the_reference_is_complete() -> None:
+    listed = set(re.findall(r"^   ([\w.]+)$", (ROOT / "docs" / "api.rst").read_text(), flags=re.MULTILINE))
+    modules = {name: module for name in gm.__all__ if inspect.ismodule(module := getattr(gm, name))}
+    public = set(gm.__all__) - set(modules) - {"__version__"}
+    for name in ("datasets", "errors", "interop", "kernels", "likelihoods", "metrics", "plotting"):
+        public |= {f"{name}.{member}" for member in modules[name].__all__ if member not in gm.__all__}
+    assert public <= listed, f"not in docs/api.rst: {sorted(public - listed)}"
 
 
 def test_readme_is_short() -> None:
