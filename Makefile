@@ -60,17 +60,15 @@ minimum:  ## the tests with the oldest supported dependencies, in their own envi
 
 evidence: $(VENV)/.ready  ## slow proofs; figures in evidence/*.md
 	set -e; for proof in evidence/*.py; do echo "$$proof"; $(BIN)/python $$proof; done
-	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/sparse_kernels.py --section shapes --out evidence
-	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/sparse_kernels.py --section growth --out evidence
+	$(BIN)/python benchmarks/run.py --section shapes growth --without-peers --out evidence/sparse
 
-bench: $(VENV)/.ready  ## next to other libraries, in an environment of their own; on a quiet machine
-	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/sparse_kernels.py --section table --out evidence
-	env -u OMP_NUM_THREADS $(BIN)/python benchmarks/large_spectrum.py --out evidence
+bench: $(VENV)/.ready  ## next to other libraries, on a quiet machine, for 25 minutes; BENCH=--quick to try it
+	$(BIN)/python benchmarks/run.py $(BENCH)
 
 docs: $(VENV)/.docs  ## the documentation, in docs/_build/html
 	rm -rf docs/api/generated  # pages of objects that are gone would be warned of
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 clean:  ## remove environments, caches and generated output
-	rm -rf .venv .venv-minimum .venv-bench build demo results docs/_build docs/api docs/gallery docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-minimum .venv-bench-* build demo results docs/_build docs/api docs/gallery docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
