@@ -20,7 +20,7 @@ from harness.machine import describe
 from harness.processes import ROOT
 from harness.report import write_readme, write_report
 from harness.running import Runner, inputs_folder
-from harness.sections import SECTIONS, check_sections, tasks_of
+from harness.sections import OURS, SECTIONS, check_sections, tasks_of
 from harness.store import Store
 
 QUICK = ROOT / "build" / "bench-quick"
@@ -57,6 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = options_of(arguments)
     environments = Environments(options.environments.resolve())
     runner = Runner(environments, inputs_folder(), options.limit, options.patience)
+    failed: list[str] = []  # of our own; what other libraries cannot do is a result
     for section in [] if options.report else options.section:
         tasks = tasks_of(section, options.mode, not options.without_peers)
         start = time.perf_counter()
@@ -73,11 +74,14 @@ def main(arguments: list[str] | None = None) -> int:
         store.machine["minutes"] = round((time.perf_counter() - start) / 60.0, 1)
         store.save()
         print(f"{section}: {store.machine['minutes']} minutes", flush=True)
+        failed += [task.key for task in tasks if task.peer.startswith(OURS) and store.failed(task.key)]
     if not options.prepare:
         print("written:", write_report(options.out))
     if options.readme:
         print("written:", write_readme(options.out, ROOT / "README.md"))
-    return 0
+    if failed:
+        print("failed:", *failed, sep="\n  ", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ def _memory_of(pid: int) -> tuple[int, int]:
 
 def without_paths(words: str) -> str:
     """Words without the places of this machine."""
-    return re.sub(r"(?:file:|https?:)?(?:/[\w.+-]+){2,}/?", "…", words)
+    return re.sub(r"(?:file:/|https?:/)?(?:/[\w.+-]+){2,}/?", "…", words)
 
 
 def time_command(python: str, code: str, *, own_code: bool, extra: dict[str, str] | None = None) -> dict[str, Any]:

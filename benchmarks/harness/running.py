@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.environments import Environments, UnavailableError
 from harness.processes import ROOT, run_worker, time_command
 from harness.statistics import predicted, summarise
+from harness.store import NOT_RUN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from harness.store import Store
 
 __all__ = ["Runner", "seconds_of"]
-
-NOT_RUN = "not run: "
 
 
 def seconds_of(run: dict[str, Any]) -> float:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["DEFAULT", "SECTIONS", "Task", "check_sections", "tasks_of"]
+__all__ = ["DEFAULT", "OURS", "SECTIONS", "Task", "check_sections", "tasks_of"]
 
 OURS = "graphmatern"
 GEOMETRIC = "GeometricKernels + GPyTorch"
@@ -98,9 +98,14 @@ def cora(mode: str) -> list[Task]:
     pairs = 100 if mode == "quick" else 500
     job = {"job": "cora", "pairs": pairs, "inner": 2}
     adam = {"name": "adam", "rate": 0.05, "steps": min(steps, 400)}
-    forms = ("markov", "eigenvectors", "inducing")
+    forms = ("spectral", "markov", "eigenvectors", "inducing")
     peers = [
-        (f"{OURS}, {form}", "ours", "ours.py", job | {"inference": form, "pairs": None if form == "markov" else pairs})
+        (
+            f"{OURS}, {form} form",
+            "ours",
+            "ours.py",
+            job | {"inference": form, "pairs": None if form == "markov" else pairs},
+        )
         for form in forms
     ]
     natural = job | {"recipe": "natural", "steps": min(steps, 300)}

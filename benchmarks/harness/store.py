@@ -10,7 +10,9 @@ from graphmatern.io._atomic import replacing
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Store"]
+__all__ = ["NOT_RUN", "Store"]
+
+NOT_RUN = "not run: "  # how the reason begins why a task was not started
 
 
 class Store:
@@ -35,6 +37,10 @@ class Store:
     def failure(self, key: str) -> str | None:
         """Why a task ended without (further) answers."""
         return self.records.get(key, {}).get("failure")
+
+    def failed(self, key: str) -> bool:
+        """Whether a task was started and gave no (further) answer."""
+        return not (self.failure(key) or NOT_RUN).startswith(NOT_RUN)
 
     def add(self, key: str, case: dict[str, Any], answer: dict[str, Any]) -> None:
         """Keep one answer; one with ``error`` in it ends the task."""

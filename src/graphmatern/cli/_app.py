@@ -104,6 +104,27 @@ def reproduce(
     run(targets, out, options, typer.echo)
 
 
+@app.command()
+@reported
+def benchmark(
+    sections: Annotated[list[str] | None, typer.Argument(help="traffic, cora, scaling, …; all by default.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes, to see that it works.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="All sizes and repeats, for hours.")] = False,
+    without_peers: Annotated[bool, typer.Option("--without-peers", help="This library alone.")] = False,
+    redo: Annotated[bool, typer.Option("--redo", help="Measure again what is known already.")] = False,
+    report: Annotated[bool, typer.Option("--report", help="Only make the report from what is known.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for results, report and plots.")] = None,
+) -> None:
+    """Measure this library next to others, from a checkout of the project, on a quiet machine.
+
+    Example: graphmatern benchmark traffic --quick --without-peers
+    """
+    from graphmatern.cli._benchmark import run_benchmark
+
+    flags = {"quick": quick, "full": full, "without-peers": without_peers, "redo": redo, "report": report}
+    raise typer.Exit(run_benchmark(sections or [], [name for name, wanted in flags.items() if wanted], out))
+
+
 @app.command(help=INFO)
 @reported
 def info(
