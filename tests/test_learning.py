@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import graphmatern as gm
-from graphmatern.errors import KernelError, NumericalWarning
+from graphmatern.errors import KernelError, NumericalError, NumericalWarning
 from graphmatern.inference import MarkovPrecision, _fit_markov
 from graphmatern.inference._fitting import FitOptions, minimise
 from graphmatern.inference._optimize import find_minimum
@@ -116,6 +116,52 @@ def test_an_open_smoothness_is_chosen(engine: Any) -> None:
         gm.Matern(nu=None, fixed=("nu",))
     kernel.nu = 2.0
     assert not kernel.chooses_nu
+
+
+def test_bounds_and_priors_choose_among_smoothnesses() -> None:
+    kernel = gm.Matern(nu=None, lengthscale=3.0)
+    free = values(fitted("markov", kernel))["nu"]
+    for nu in {1, 2, 3} - {free}:
+        assert values(fitted("markov", kernel, bounds={"nu": (nu - 0.5, nu + 0.5)}))["nu"] == nu
+        assert values(fitted("markov", kernel, priors={"nu": gm.LogNormal(nu, 0.01)}))["nu"] == nu
+    with pytest.raises(KernelError, match="must include a whole number"):
+        fitted("markov", kernel, bounds={"nu": (1.2, 1.8)})
+
+
+def test_a_smoothness_that_breaks_down_is_passed_over() -> None:
+    kernel = gm.Matern(nu=None, lengthscale=500.0, fixed=("lengthscale",))
+    with pytest.raises(NumericalError):
+        fitted("markov", gm.Matern(3, 500.0, fixed=("lengthscale",)))
+    with pytest.warns(NumericalWarning, match="ill-conditioned"):
+        assert values(fitted("markov", kernel))["nu"] < 3
+
+
+def test_smoothnesses_that_would_take_long_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The square of a star's Laplacian is dense."""
+    star = gm.Graph.from_edges([(0, i) for i in range(1, 400)])
+    y = np.random.default_rng(0).standard_normal(30)
+    monkeypatch.setattr(_fit_markov, "_OPEN_SECONDS", 1e-4)
+    model = gm.GraphGPRegressor(star, engine="markov", optimizer=None).fit(range(30), y)
+    assert values(model)["nu"] == 1
+    asked = gm.GraphGPRegressor(star, gm.Matern(2), engine="markov", optimizer=None).fit(range(30), y)
+    assert values(asked)["nu"] == 2
+
+
+@pytest.mark.parametrize("start", [1e-9, 1e9])
+def test_a_start_beyond_what_rounding_bears_is_moved(start: float) -> None:
+    model = fitted("markov", gm.Matern(3, start, fixed=("nu",)), bounds={"lengthscale": (0.5, 1e3)})
+    expected = fitted("markov", gm.Matern(3, 3.0, fixed=("nu",)))
+    assert model.log_marginal_likelihood_ == pytest.approx(expected.log_marginal_likelihood_, abs=1e-4)
+    with pytest.raises(KernelError, match="must allow lengthscales below"):
+        fitted("markov", gm.Matern(3, fixed=("nu",)), bounds={"lengthscale": (1e6, 1e7)})
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "adam"])
+def test_a_fit_that_ends_at_a_bound_has_not_stopped_early(method: Any) -> None:
+    """Warnings are errors here."""
+    model = fitted("spectral", bounds={"lengthscale": (1.0, 2.0)}, optimizer=method, max_iterations=400)
+    assert model.converged_
+    assert "lengthscale" in model.at_bounds_
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import graphmatern as gm
-from graphmatern.errors import GraphMaternError, KernelError, NumericalWarning, TableError
+from graphmatern.errors import GraphMaternError, KernelError, NumericalError, NumericalWarning, TableError
 from reference import dense_kernel, matern_psi
 
 if TYPE_CHECKING:
@@ -75,6 +75,18 @@ def noise_towards_zero(engine: Any) -> None:
     beta = inverse.sum(axis=0) @ y / inverse.sum()
     expected = beta + covariance[:, places] @ inverse @ (y - beta)
     np.testing.assert_allclose(model.predict(), model.y_mean_ + model.y_scale_ * expected, atol=1e-5)
+
+
+def likelihood_with_little_noise(engine: Any) -> None:
+    """Against the dense covariance, which is well conditioned."""
+    y = FIELD[::2] / FIELD[::2].std()
+    model = fit(
+        engine, NODES[::2], y, kernel=gm.Matern(1, 4.0), noise=1e-8, optimizer=None, mean="zero", normalize_y=False
+    )
+    covariance = dense_kernel(CITY, matern_psi(1, 4.0))[np.ix_(NODES[::2], NODES[::2])] + 1e-8 * np.eye(len(y))
+    squares = y @ np.linalg.solve(covariance, y)
+    expected = -0.5 * (np.linalg.slogdet(covariance)[1] + squares + len(y) * np.log(2 * np.pi))
+    assert model.log_marginal_likelihood_ == pytest.approx(expected, abs=1e-10)
 
 
 def noise_towards_infinity(engine: Any) -> None:
@@ -166,10 +178,11 @@ def shortest_lengthscale(engine: Any) -> None:
 
 
 ANSWERS: list[Callable[[Any], None]] = [
-    constant_values, one_observation, two_equal_observations_of_one_node, every_node_observed, more_values_than_nodes,
-    noise_towards_zero, noise_towards_infinity, learned_without_noise, huge_values, any_unit, constant_of_any_size,
-    one_observation_left_out, replicate_without_values, nothing_to_learn_from, large_offset,
-    integers_and_booleans, graph_of_one_node, graph_without_edges, longest_lengthscale, shortest_lengthscale,
+    constant_values, one_observation, two_equal_observations_of_one_node, every_node_observed,
+    more_values_than_nodes, noise_towards_zero, likelihood_with_little_noise, noise_towards_infinity,
+    learned_without_noise, huge_values, any_unit, constant_of_any_size, one_observation_left_out,
+    replicate_without_values, nothing_to_learn_from, large_offset, integers_and_booleans, graph_of_one_node,
+    graph_without_edges, longest_lengthscale, shortest_lengthscale,
 ]  # fmt: skip
 
 
@@ -224,6 +237,17 @@ def test_impossible_conditioning_is_an_error_with_causes() -> None:
     kernel = gm.Matern(3, 1e9)
     with pytest.raises(GraphMaternError, match=r"[Ll]ikely causes"):
         fit("markov", NODES[:20], FIELD[:20], kernel=kernel, optimizer=None, noise=0.5)
+
+
+@pytest.mark.parametrize("engine", ["spectral", "markov"])
+def test_noise_near_rounding_is_warned_of_with_an_estimate(engine: str) -> None:
+    with pytest.warns(NumericalWarning, match=r"1e-13 times the prior variance.* estimated relative error of 2e-03"):
+        fit(engine, NODES[:20], FIELD[:20], noise=1e-13, optimizer=None)
+
+
+def test_lengthscales_beyond_the_range_of_numbers_are_an_error_with_causes() -> None:
+    with pytest.raises(NumericalError, match=r"beyond the range of numbers. Likely causes"):
+        fit("markov", NODES[:20], FIELD[:20], kernel=gm.Matern(3, 1e-90), optimizer=None)
 
 
 def test_weights_over_many_decades() -> None:

@@ -36,8 +36,8 @@ def choose_engine(problem: FitProblem | SiteProblem, wanted: str) -> tuple[str, 
     """
     check_choice("engine", wanted, ("auto", *ENGINES), KernelError)
     n, kernel = problem.graph.n_nodes, problem.kernel
-    possible = smoothnesses(kernel)
-    if wanted == "markov" and not possible:
+    possible = smoothnesses(kernel, problem.options.rules)
+    if wanted == "markov" and not smoothnesses(kernel):
         faults = FaultList("nothing was fitted", KernelError)
         rule = "must be Matérn of integer smoothness for engine='markov'"
         remedy = "Use Matern with nu = 1, 2 or 3, or engine='spectral'."

@@ -7,43 +7,57 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from graphmatern.errors import NumericalError, ResourceError
+from graphmatern._validation import FaultList
+from graphmatern.errors import KernelError, NumericalError, ResourceError
 from graphmatern.graph import Graph
-from graphmatern.inference._fitting import START_LENGTHSCALES, FitProblem, FittedEngine, Learned, minimise
+from graphmatern.inference._fitting import (
+    START_LENGTHSCALES,
+    FitProblem,
+    FittedEngine,
+    Learned,
+    minimise,
+    warn_of_lost_noise,
+)
+from graphmatern.inference._markov import markov_precision
 from graphmatern.inference._markov_engine import MarkovEngine
 from graphmatern.inference._observations import Batch
 from graphmatern.inference._optimize import curvature
 from graphmatern.inference._posterior import Posterior
-from graphmatern.inference._rules import Parameter
+from graphmatern.inference._rules import Parameter, Rules
 from graphmatern.kernels import Matern
+from graphmatern.sparse import power_nnz
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from graphmatern.errors import GraphMaternError
+    from graphmatern.inference._fit_sites import SiteProblem
     from graphmatern.inference._fitting import FitOptions
-    from graphmatern.inference._rules import Rules
     from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["MarkovCoordinates", "best_smoothness", "fit_markov", "smoothnesses"]
+__all__ = ["MarkovCoordinates", "best_smoothness", "check_time", "fit_markov", "smoothnesses"]
 
 # A fit on part of a large graph comes first: it finds good starting values and the curvature for little.
 _LARGE = 60_000  # nodes
 _PARTS, _PART_SHARE, _PART_NODES = 8, 30, (12_000, 40_000)
 _PART_OBSERVATIONS = 500  # fewer say too little
+_OPEN_SECONDS = 5.0  # of one factorisation, for smoothnesses that are only tried
+_OPERATIONS_PER_SECOND = 3e10
 _PART_TOLERANCE = 0.3  # of the derivatives in nats: the whole graph will move the parameters by more
 
 Fit = TypeVar("Fit", bound=Learned)
 
 
-def smoothnesses(kernel: object) -> tuple[int, ...]:
-    """Integer smoothnesses to try for a kernel; none where it has no sparse precision."""
+def smoothnesses(kernel: object, rules: Rules | None = None) -> tuple[int, ...]:
+    """Integer smoothnesses to try for a kernel, within bounds; none where it has no sparse precision."""
     if kernel is None or (isinstance(kernel, Matern) and kernel.chooses_nu):
-        return (1, 2, 3)
+        allowed = Rules().parameter("nu") if rules is None else rules.parameter("nu")
+        return tuple(nu for nu in (1, 2, 3) if allowed.low <= np.log(nu) <= allowed.high)
     if isinstance(kernel, Matern):
         nu = kernel.values()["nu"]
         return (int(nu),) if nu == round(nu) and nu >= 1 else ()
@@ -51,31 +65,66 @@ def smoothnesses(kernel: object) -> tuple[int, ...]:
 
 
 def fit_markov(problem: FitProblem) -> FittedEngine:
-    """Fit through sparse precisions, the most likely of several smoothnesses where the kernel leaves that open.
-
-    Smoothnesses whose factors do not fit into memory are passed over, unless none is left.
-    """
+    """Fit through sparse precisions, the most likely of several smoothnesses where the kernel leaves that open."""
     kernel = problem.kernel
     assert kernel is None or isinstance(kernel, Matern)
-    return best_smoothness(kernel, lambda nu: _fit_one_smoothness(problem, kernel, nu))
+    return best_smoothness(kernel, problem.options.rules, lambda nu: _fit_one_smoothness(problem, kernel, nu))
 
 
-def best_smoothness(kernel: Kernel | None, fit: Callable[[int], Fit]) -> Fit:
-    """Return the most likely fit of those with the smoothnesses a kernel leaves open."""
-    best: Fit | None = None
-    refused: ResourceError | None = None
-    for nu in smoothnesses(kernel):
+def best_smoothness(kernel: Kernel | None, rules: Rules, fit: Callable[[int], Fit]) -> Fit:
+    """Return the most likely fit of those with the smoothnesses a kernel leaves open, within bounds and by its prior.
+
+    Smoothnesses that take too much memory or time, or break down numerically, are passed over unless none is left.
+    """
+    possible = smoothnesses(kernel, rules)
+    if not possible:
+        faults = FaultList("nothing was fitted", KernelError)
+        rule = "must include a whole number from 1 to 3 for engine='markov'"
+        raise faults.raise_now("bounds", rule, f"'nu': {rules.bounds['nu']!r}", "Or use engine='spectral'.")
+    prior = rules.parameter("nu").prior
+    found: dict[int, Fit] = {}
+    refused: GraphMaternError | None = None
+    for nu in possible:
         try:
-            found = fit(nu)
-        except ResourceError as error:
-            refused = error
-            continue
-        if best is None or found.log_marginal_likelihood > best.log_marginal_likelihood:
-            best = found
-    if best is None:
+            found[nu] = fit(nu)
+        except (ResourceError, NumericalError, KernelError) as error:
+            refused = error if refused is None else refused
+    if not found:
         assert refused is not None
         raise refused
-    return best
+
+    def posterior(nu: int) -> float:
+        penalty = 0.0 if prior is None else prior.penalty(float(np.log(nu)))[0]
+        return found[nu].log_marginal_likelihood - penalty
+
+    return found[max(found, key=posterior)]
+
+
+def check_time(problem: FitProblem | SiteProblem, nu: int) -> None:
+    """Refuse a smoothness that is only tried, not asked for, where its factorisations would take long."""
+    if nu == 1 or len(smoothnesses(problem.kernel)) == 1:
+        return
+    graph, normalized = problem.graph, problem.options.normalized
+    # A factor with h entries in n columns takes at least h²/n operations, and has no fewer entries than Δ^ν.
+    most = int(2.0 * np.sqrt(_OPEN_SECONDS * _OPERATIONS_PER_SECOND * graph.n_nodes))
+    fits = power_nnz(graph.laplacian(normalized), nu, limit=most) < most
+    if fits:
+        precision = markov_precision(graph, nu, normalized=normalized, n_threads=problem.n_threads)
+        fits = precision.analysis.cost.seconds <= _OPEN_SECONDS
+    if not fits:
+        raise ResourceError(f"ν = {nu} was not tried, since it would take long here. To use it, name it in the kernel.")
+
+
+def lengthscale_rule(engine: MarkovEngine, rules: Rules) -> Parameter:
+    """Bounds and prior of the lengthscale, which rounding keeps from becoming too long."""
+    longest = engine.precision.longest_lengthscale()
+    found = rules.parameter("lengthscale", high=float(np.log(longest)))
+    if found.low >= found.high:
+        faults = FaultList("nothing was fitted", KernelError)
+        rule = f"must allow lengthscales below {longest:.4g}, the longest that ν = {engine.precision.nu} bears here"
+        received = f"'lengthscale': {rules.bounds['lengthscale']!r}"
+        raise faults.raise_now("bounds", rule, received, "Use a smaller ν, or engine='spectral'.")
+    return found
 
 
 class MarkovCoordinates:
@@ -114,11 +163,10 @@ class MarkovCoordinates:
         self.base = base.copy()
         if self.in_variance:
             self.base[1] += np.log(engine.average_variance(base[0]))
-        longest = float(np.log(engine.precision.longest_lengthscale()))
         amplitude = Parameter("variance", base[1] - 30.0, base[1] + 30.0)  # named after what it stands in for
         held = "variance" in fixed or "amplitude" in fixed
         every = [
-            None if "lengthscale" in fixed else rules.parameter("lengthscale", high=longest),
+            None if "lengthscale" in fixed else lengthscale_rule(engine, rules),
             None if held else rules.parameter("variance") if self.in_variance else amplitude,
             *others,
         ]
@@ -160,6 +208,7 @@ def _noise(options: FitOptions) -> list[Parameter | None]:
 
 
 def _fit_one_smoothness(problem: FitProblem, kernel: Matern | None, nu: int) -> FittedEngine:
+    check_time(problem, nu)
     options = problem.options
     engine = MarkovEngine(
         problem.graph, nu, problem.batches, normalized=options.normalized, n_threads=problem.n_threads
@@ -173,7 +222,9 @@ def _fit_one_smoothness(problem: FitProblem, kernel: Matern | None, nu: int) -> 
     point = coordinates.point(optimum.position)
     lengthscale, amplitude, rho = np.exp(point).tolist()
     conditioned = engine.conditioned(point)
-    fitted = Matern(nu, lengthscale, amplitude * engine.average_variance(point[0]), fixed=("nu", *fixed))
+    variance = amplitude * engine.average_variance(point[0])
+    fitted = Matern(nu, lengthscale, variance, fixed=("nu", *fixed))
+    warn_of_lost_noise(variance, problem.batches, rho)
     engine.release()
     return FittedEngine(
         "markov",
@@ -189,7 +240,10 @@ def _fit_one_smoothness(problem: FitProblem, kernel: Matern | None, nu: int) -> 
 
 def _start(engine: MarkovEngine, kernel: Matern | None, options: FitOptions) -> Floats:
     """Starting point: the kernel's own, or the most likely of a few lengthscales; shape (3,)."""
-    candidates = START_LENGTHSCALES if kernel is None else (kernel.values()["lengthscale"],)
+    candidates: tuple[float, ...] = START_LENGTHSCALES if kernel is None else (kernel.values()["lengthscale"],)
+    if options.optimizer is not None and not (kernel is not None and "lengthscale" in kernel.fixed):
+        allowed = lengthscale_rule(engine, options.rules)
+        candidates = tuple(dict.fromkeys(float(np.clip(k, *np.exp([allowed.low, allowed.high]))) for k in candidates))
     variance = 1.0 if kernel is None else kernel.values()["variance"]
     starts = []
     for lengthscale in candidates:

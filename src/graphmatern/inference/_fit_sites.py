@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from graphmatern.inference._fit_markov import MarkovCoordinates, best_smoothness
+from graphmatern.inference._fit_markov import MarkovCoordinates, best_smoothness, check_time
 from graphmatern.inference._fit_spectral import eigenpairs_used, prior_loss
 from graphmatern.inference._fitting import START_LENGTHSCALES, Learned, minimise
 from graphmatern.inference._markov_engine import MarkovEngine
@@ -296,10 +296,11 @@ def fit_markov_sites(problem: SiteProblem) -> SiteFit:
     """Fit through sparse precisions: Matérn kernels of integer smoothness, the best of several where that is open."""
     kernel = problem.kernel
     assert kernel is None or isinstance(kernel, Matern)
-    return best_smoothness(kernel, lambda nu: _fit_one_smoothness(problem, kernel, nu))
+    return best_smoothness(kernel, problem.options.rules, lambda nu: _fit_one_smoothness(problem, kernel, nu))
 
 
 def _fit_one_smoothness(problem: SiteProblem, kernel: Matern | None, nu: int) -> SiteFit:
+    check_time(problem, nu)
     options, observed = problem.options, problem.observed
     engine = MarkovEngine(problem.graph, nu, [], normalized=options.normalized, n_threads=problem.n_threads)
     fixed = () if kernel is None else tuple(name for name in kernel.fixed if name != "nu")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphmatern.inference._fitting import START_LENGTHSCALES, FittedEngine, minimise
+from graphmatern.inference._fitting import START_LENGTHSCALES, FittedEngine, minimise, warn_of_lost_noise
 from graphmatern.inference._posterior import Posterior, SpectralConditioned
 from graphmatern.inference._spectral import SpectralEngine, prior_variance_lost
 from graphmatern.kernels import Matern
@@ -71,6 +71,9 @@ def fit_spectral(problem: FitProblem) -> FittedEngine:
         [SpectralConditioned(engine.bound, batch, rho) for batch in problem.batches], problem.node_design
     )
     lost, share = prior_loss(engine.bound)
+    spectrum = engine.bound.spectrum
+    total = float(engine.bound.weights().detach().cpu().numpy() @ spectrum.squared_norms)
+    warn_of_lost_noise(total / spectrum.n_nodes, problem.batches, rho)
     return FittedEngine(
         "spectral",
         copy.deepcopy(kernel),  # the engine goes on moving its own

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphmatern.errors import NumericalError
+from graphmatern._validation import warn
+from graphmatern.errors import NumericalError, NumericalWarning
 from graphmatern.inference._optimize import Optimum, curvature, find_minimum
 from graphmatern.inference._rules import Parameter, Rules, with_priors
 
@@ -27,7 +28,15 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["START_LENGTHSCALES", "FitOptions", "FitProblem", "FittedEngine", "Learned", "minimise"]
+__all__ = [
+    "START_LENGTHSCALES",
+    "FitOptions",
+    "FitProblem",
+    "FittedEngine",
+    "Learned",
+    "minimise",
+    "warn_of_lost_noise",
+]
 
 _START_NOISE = 0.1
 START_LENGTHSCALES = (2.0, 8.0, 32.0)  # tried where the caller names none
@@ -206,6 +215,18 @@ class FittedEngine(Learned):
     jacobian: Callable[[], Floats] | None = None
     prior_loss: Floats | None = None
     prior_loss_share: float = 0.0
+
+
+def warn_of_lost_noise(prior_variance: float, batches: Sequence[Batch], noise: float) -> None:
+    """Warn where the noise is so small beside the prior variance that rounding shows, with an estimate."""
+    least = noise * min((float(batch.noise.min()) for batch in batches if len(batch.noise)), default=np.inf)
+    error = np.finfo(float).eps * prior_variance / least
+    if error > 1e-6:
+        warn(
+            f"a noise variance of {least / prior_variance:.0e} times the prior variance is near what rounding leaves: "
+            f"results have an estimated relative error of {error:.0e}. Use more noise, or bounds that keep it up",
+            NumericalWarning,
+        )
 
 
 def minimise(

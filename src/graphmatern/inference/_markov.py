@@ -14,7 +14,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from graphmatern._validation import FaultList, as_numbers, check_flag, check_positive, check_whole, warn
-from graphmatern.errors import KernelError, NumericalWarning, TableError
+from graphmatern.errors import KernelError, NumericalError, NumericalWarning, TableError
 from graphmatern.graph._laplacian import largest_eigenvalue_bound
 from graphmatern.sparse import MatrixPolynomial
 
@@ -140,7 +140,15 @@ class MarkovPrecision:
         check_positive("amplitude", amplitude, faults, remedy="Amplitudes are positive.")
         faults.raise_if_any()
         c, nu = self.shift(lengthscale), self.nu
-        return np.array([comb(nu, j) * c ** (nu - j) for j in range(nu + 1)]) / amplitude
+        with np.errstate(over="ignore"):
+            found = np.array([comb(nu, j) for j in range(nu + 1)]) * c ** np.arange(nu, -1.0, -1.0) / amplitude
+        if not np.isfinite(found).all():
+            raise NumericalError(
+                f"the precision of a Matérn process with ν = {nu}, κ = {lengthscale:.4g} and amplitude {amplitude:.4g} "
+                "is beyond the range of numbers. Likely causes: (a) a lengthscale near 0: raise it, or take the "
+                "spectral engine; (b) a variance near 0."
+            )
+        return np.asarray(found)
 
     def relative_error(self, lengthscale: float) -> float:
         """Estimated relative error of what is computed from Q: rounding times the condition number of M^ν."""

@@ -136,8 +136,18 @@ def find_minimum(
                 break
             start = found.x
     # A line search that cannot improve on a flat optimum calls itself abnormal.
-    settled = bool(found.success) or float(np.abs(found.jac).max(initial=0.0)) < 1e-2
+    settled = bool(found.success) or _steepest(found.x, found.jac, low, high) < 1e-2
     return Optimum(found.x, float(found.fun), found.jac, count, settled, str(found.message))
+
+
+def _held(position: Floats, gradient: Floats, low: Floats, high: Floats) -> NDArray[np.bool_]:
+    """Which coordinates would leave the bounds downhill, and stay where they are."""
+    return np.asarray(((position <= low) & (gradient > 0)) | ((position >= high) & (gradient < 0)))
+
+
+def _steepest(position: Floats, gradient: Floats, low: Floats, high: Floats) -> float:
+    """Largest derivative of those that do not point out of the bounds."""
+    return float(np.abs(gradient[~_held(position, gradient, low, high)]).max(initial=0.0))
 
 
 def _quasi_newton(
@@ -149,9 +159,7 @@ def _quasi_newton(
     value, gradient = objective(position)
     expected = np.inf
     for _ in range(steps):
-        # What points out of the bounds stays where it is.
-        held = ((position <= low) & (gradient > 0)) | ((position >= high) & (gradient < 0))
-        free = ~held
+        free = ~_held(position, gradient, low, high)
         direction = np.zeros_like(position)
         direction[free] = -inverse[np.ix_(free, free)] @ gradient[free]
         expected = -0.5 * float(gradient @ direction)
@@ -173,7 +181,7 @@ def _quasi_newton(
         if trial_value > value:
             break
         position, value, gradient = trial, trial_value, trial_gradient
-    settled = expected < 1e-2 or float(np.abs(gradient).max(initial=0.0)) < 1e-2
+    settled = expected < 1e-2 or _steepest(position, gradient, low, high) < 1e-2
     return Optimum(
         position, value, gradient, count, settled, f"{expected:.1g} nats to gain, after {steps} steps at most"
     )
@@ -190,7 +198,7 @@ def _adam(objective: Objective, start: Floats, low: Floats, high: Floats, steps:
         scaled = (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
         position = np.clip(position - rate * scaled, low, high)
         value, gradient = objective(position)
-    settled = bool(np.abs(gradient).max(initial=0.0) < 1e-2)
+    settled = _steepest(position, gradient, low, high) < 1e-2
     return Optimum(position, value, gradient, steps + 1, settled, f"{steps} steps of Adam")
 
 

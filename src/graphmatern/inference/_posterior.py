@@ -14,6 +14,7 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from graphmatern.inference._observations import Moments, sum_by_node
+from graphmatern.inference._spectral import cholesky
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -90,14 +91,14 @@ class SpectralConditioned(ConditionedBatch):
         root = np.sqrt(self._weights)
         if n <= rank:
             scaled = self._features * root
-            self._factor = la.cholesky(scaled @ scaled.T + np.diag(self.noise), lower=True)
+            self._factor = cholesky(scaled @ scaled.T + np.diag(self.noise))
             # Posterior covariance of the coefficients: W − VᵀV.
             self._reduction = la.solve_triangular(self._factor, self._features * self._weights, lower=True)
         else:
             scaled = self._features * root / np.sqrt(self.noise)[:, None]
             inner = scaled.T @ scaled
             inner[np.arange(rank), np.arange(rank)] += 1.0
-            self._inner = la.cholesky(inner, lower=True)
+            self._inner = cholesky(inner)
             # Posterior covariance of the coefficients: VᵀV.
             self._root = la.solve_triangular(self._inner, np.diag(root), lower=True)
         self._in_function_space = n <= rank
@@ -217,9 +218,12 @@ class MarkovConditioned(ConditionedBatch):
 
     def covariances(self, nodes: Longs) -> Floats:
         """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
-        right = np.zeros((len(self._variance), len(nodes)))
-        right[nodes, np.arange(len(nodes))] = 1.0
-        found = self._factor.solve(right)[nodes]
+        found = np.empty((len(nodes), len(nodes)))
+        for start in range(0, len(nodes), 64):  # a few at a time: full columns are large
+            chosen = nodes[start : start + 64]
+            right = np.zeros((len(self._variance), len(chosen)))
+            right[chosen, np.arange(len(chosen))] = 1.0
+            found[:, start : start + 64] = self._factor.solve(right)[nodes]
         return 0.5 * (found + found.T)
 
     def edge_covariances(self, sources: Longs, targets: Longs) -> Floats:

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["SpectralEngine", "prior_variance_lost"]
+__all__ = ["SpectralEngine", "cholesky", "prior_variance_lost"]
 
 
-def _cholesky(matrix: Floats) -> Floats:
+def cholesky(matrix: Floats) -> Floats:
+    """Lower Cholesky factor; the matrix is overwritten."""
     try:
         return np.asarray(la.cholesky(matrix, lower=True, overwrite_a=True, check_finite=False))
     except la.LinAlgError:
@@ -56,7 +57,7 @@ class _FunctionSpace:
         scaled = features * np.sqrt(weights)
         covariance = scaled @ scaled.T
         covariance[np.arange(n), np.arange(n)] += rho * self._noise
-        factor = _cholesky(covariance)
+        factor = cholesky(covariance)
         white = la.solve_triangular(factor, self._data, lower=True, check_finite=False)
         forms = white.T @ white
         solved = la.solve_triangular(factor, white, lower=True, trans=1, check_finite=False)
@@ -91,7 +92,7 @@ class _FeatureSpace:
         else:
             b = (root[:, None] * self._gram) * root / rho
             b[np.arange(len(root)), np.arange(len(root))] += 1.0
-            factor = _cholesky(b)
+            factor = cholesky(b)
             log_b = 2.0 * float(np.log(np.diag(factor)).sum())
             inverse_factor, _ = la.lapack.dtrtri(factor, lower=1)
             inverse_diagonal = np.einsum("ij,ij->j", inverse_factor, inverse_factor)
