@@ -85,6 +85,7 @@ def test_options_reach_the_model(city: Path) -> None:
         (["--kernel", "inverse_cosine", "--eigenpairs", "20"], {"kernel": "InverseCosine"}),
         (["--nu", "0.5", "--laplacian", "normalized", "--mean", "zero"], {"kernel": "nu=0.5, "}),
         (["--noise-std", "sd"], {}),
+        (["--likelihood", "student_t", "--nu", "1", "--lengthscale", "3"], {}),
         (["--nodes", city / "nodes.csv", "--covariates", "height, x"], {}),
         (["--holdout", "0.25", "--seed", "4"], {"values": 20}),
         (["--largest-component", "--n-threads", "1"], {}),
@@ -99,6 +100,8 @@ def test_options_reach_the_model(city: Path) -> None:
         assert np.isfinite(model.predict()).all()
         if "--noise-std" in options:
             np.testing.assert_array_equal(model._data.noise, 0.25)
+        if "--likelihood" in options:
+            assert model.likelihood == "student_t"
         if "--covariates" in options:
             assert list(model.covariates.columns) == ["height", "x"]
         if "--laplacian" in options:
@@ -145,6 +148,29 @@ def test_info_describes_a_graph(city: Path) -> None:
     assert (found["nodes"], found["edges"], found["components"]) == (graph.n_nodes, graph.n_edges, 1)
     assert found["costs"][1]["bytes"] > 0
     assert run("info", city / "roads.csv", "--quiet").output == ""
+
+
+def test_texts_are_classes(city: Path) -> None:
+    nodes = pd.read_csv(city / "nodes.csv")
+    side = np.where(nodes["x"] < nodes["x"].median(), "west", "east")
+    pd.DataFrame({"node": nodes["node"], "side": side})[::2].to_csv(city / "sides.csv", index=False)
+    base = ["fit", city / "roads.csv", city / "sides.csv"]
+    options = ["--nu", "1.5", "--lengthscale", "3", "--likelihood", "softmax"]
+    result = run(*base, *options, "--out", city / "m.gm", "--plot", city / "map.png")
+    assert result.exit_code == 0, result.output
+    assert "the values are 2 classes: classification" in result.output
+    result = run("predict", city / "m.gm", "--out", city / "p.csv")
+    assert result.exit_code == 0, result.output
+    graph = gm.Graph.from_edges(pd.read_csv(city / "roads.csv"), length="length", id="road")
+    kernel = gm.Matern(1.5, 3.0, fixed=("nu", "lengthscale"))
+    expected = gm.GraphGPClassifier(graph, kernel, likelihood="softmax").fit(pd.Series(side, nodes["node"])[::2])
+    found = pd.read_csv(city / "p.csv").set_index("node")
+    probabilities = expected.predict_proba(found.index.tolist())
+    np.testing.assert_allclose(found[["p(east)", "p(west)"]].to_numpy(), probabilities, rtol=1e-10)
+    assert found["label"].tolist() == expected.predict(found.index.tolist()).tolist()
+    refused = run(*base, "--out", city / "n.gm", "--nodes", city / "nodes.csv", "--covariates", "x")
+    assert refused.exit_code == 3
+    assert "must not be given for classification" in refused.stderr
 
 
 def test_pictures_and_maps_are_written(city: Path) -> None:
@@ -196,7 +222,7 @@ CASES: dict[str, tuple[list[str], int, str]] = {
     "likelihood of classes": (
         ["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--likelihood", "softmax"],
         3,
-        "must not be given for regression",
+        "`likelihood` must be 'gaussian' or",
     ),
     "covariates from nowhere": (
         ["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--covariates", "height"],

@@ -197,7 +197,11 @@ def fit(
     ] = "auto",
     eigenpairs: Annotated[int | None, typer.Option(min=1, help="Eigenpairs of the spectral engine.")] = None,
     likelihood: Annotated[
-        str | None, typer.Option(help="Likelihood: gaussian for numbers; robustmax, softmax, bernoulli for classes.")
+        str | None,
+        typer.Option(
+            help="For numbers gaussian, student_t, poisson or negative_binomial; for classes robustmax, softmax or "
+            "bernoulli."
+        ),
     ] = None,
     mean: Annotated[str, typer.Option(help="Mean of the process: constant or zero.")] = "constant",
     covariates: Covariates = None,

@@ -160,7 +160,6 @@ def _estimator(reading: GraphReading, data: ValueReading, model: ModelOptions, c
     import graphmatern as gm
 
     kind = gm.GraphGPRegressor if data.is_numeric else gm.GraphGPClassifier
-    known = kind._get_param_names()
     options: dict[str, Any] = {
         "kernel": _kernel(model),
         "normalized": {"auto": None, "plain": False, "normalized": True}[model.laplacian],
@@ -176,9 +175,7 @@ def _estimator(reading: GraphReading, data: ValueReading, model: ModelOptions, c
         options["likelihood"] = model.likelihood
     if model.covariates is not None:
         options["covariates"] = _covariates(reading, data, model.covariates)
-    if options.get("likelihood") == "gaussian" and "likelihood" not in known:
-        del options["likelihood"]  # the only one there is for numbers
-    unknown = sorted(set(options) - set(known))
+    unknown = sorted(set(options) - set(kind._get_param_names()))
     if unknown:
         faults = FaultList("nothing was fitted", InputError)
         rule = f"must not be given for {'regression' if data.is_numeric else 'classification'}"
