@@ -357,6 +357,27 @@ def test_traffic_from_plain_files_equals_the_library(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
+def test_cora_from_plain_files_equals_the_library(tmp_path: Path) -> None:
+    folder = DATA / "cora"
+    options = ["--nu", "2", "--lengthscale", "6", "--holdout", "0.95", "--out", tmp_path / "m.gm"]
+    result = run("fit", folder / "citations.csv", folder / "topics.csv", *options)
+    assert result.exit_code == 0, result.output
+    assert run("predict", tmp_path / "m.gm", "--out", tmp_path / "p.csv").exit_code == 0
+    topics = pd.read_csv(folder / "topics.csv").set_index("paper")["topic"]
+    shuffled = np.random.default_rng(0).permutation(len(topics))
+    kept = np.sort(shuffled[round(0.95 * len(topics)) :])
+    kernel = gm.Matern(2, 6.0, fixed=("nu", "lengthscale"))
+    model = gm.GraphGPClassifier(gm.Graph.from_edges(folder / "citations.csv"), kernel).fit(topics.iloc[kept])
+    with pytest.warns(gm.errors.UninformedWarning):
+        expected = model.predict_table()
+    found = pd.read_csv(tmp_path / "p.csv").set_index("node")
+    assert found["observed"].sum() == len(kept)
+    shares = [column for column in expected if str(column).startswith("p(")]
+    assert len(shares) == 7
+    np.testing.assert_allclose(found[shares].to_numpy(), expected[shares].to_numpy(), rtol=0.0, atol=1e-10)
+
+
+@pytest.mark.data
 def test_the_session_of_the_guide_is_what_happens() -> None:
     from test_documents import agrees
 
