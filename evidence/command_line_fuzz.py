@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import collections
 import datetime as dt
+import os
 import resource
 import signal
 import sys
 import tempfile
-import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
-
-from tqdm import tqdm
 
 import graphmatern as gm
 
@@ -26,6 +25,7 @@ from fuzzing import make_case, run_case
 CASES = 10_000
 SECONDS = 20  # that a case may take
 MEMORY = 2 << 30  # bytes that a case may take beyond what the libraries have
+WARM = 200  # cases of a process after which the libraries are loaded
 
 
 class TooSlow(BaseException):
@@ -53,19 +53,18 @@ def virtual_memory() -> int:
     return pages * resource.getpagesize()
 
 
-def main() -> None:
-    """Run the cases; write the table."""
-    chosen = [int(argument) for argument in sys.argv[1:]]
+def run_block(numbers: list[int]) -> tuple[dict[str, collections.Counter[int]], list[str], float]:
+    """Run some cases; return exit codes by kind, faults, and the MiB by which memory has grown."""
     model = model_file()
     signal.signal(signal.SIGALRM, ring)
     counts: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
-    faults, slowest = [], (0.0, 0)
-    for number in tqdm(chosen or range(CASES), disable=None):
-        if number == 200 and not chosen:  # by now the libraries are loaded
+    faults = []
+    before = 0
+    for place, number in enumerate(numbers):
+        if place == WARM:  # by now the libraries are loaded
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             resource.setrlimit(resource.RLIMIT_AS, (virtual_memory() + MEMORY,) * 2)
         case = make_case(number, model)
-        begun = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             signal.alarm(SECONDS)
             try:
@@ -75,22 +74,44 @@ def main() -> None:
                 continue
             finally:
                 signal.alarm(0)
-        slowest = max(slowest, (time.perf_counter() - begun, number))
         counts[case.kind][outcome.exit_code] += 1
-        if chosen:
-            print(number, case.kind, case.arguments, outcome, sep="\n  ")
         if outcome.fault:
             faults.append(f"{number}: {outcome.fault}")
-    if chosen:
-        return
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return dict(counts), faults, grown
+
+
+def show(numbers: list[int]) -> None:
+    """Print what becomes of some cases."""
+    model = model_file()
+    for number in numbers:
+        case = make_case(number, model)
+        with tempfile.TemporaryDirectory() as folder:
+            print(number, case.kind, case.arguments, run_case(case, Path(folder)), sep="\n  ")
+
+
+def main() -> None:
+    """Run the cases; write the table."""
+    if len(sys.argv) > 1:
+        show([int(argument) for argument in sys.argv[1:]])
+        return
+    jobs = int(os.environ.get("JOBS", "2"))
+    counts: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
+    faults: list[str] = []
+    grown = 0.0
+    with ProcessPoolExecutor(jobs) as pool:
+        for some, wrong, more in pool.map(run_block, [list(range(k, CASES, jobs)) for k in range(jobs)]):
+            for kind, found in some.items():
+                counts[kind] += found
+            faults += wrong
+            grown = max(grown, more)
     lines = [
         "# Wrong files on the command line",
         "",
         f"`info`, `fit` and `predict` on {CASES:,} wrong files, made from the numbers 0 to {CASES - 1:,} by",
         f"`tests/fuzzing.py`; at most {SECONDS} s and {MEMORY >> 30} GiB of address space each. Right is: exit code 0",
         "and whole files, or code 1 or 3, a message of one block that begins with `graphmatern:`, no traceback, and no",
-        f"file. Peak memory grew by {grown:.0f} MiB after the first 200 cases. Made by `make evidence` on",
+        f"file. Peak memory grew by {grown:.0f} MiB after the first {WARM} cases of a process. Made by `make evidence` on",
         f"{dt.date.today().isoformat()}.",
         "",
         f"**{len(faults)} cases went wrong.**",
