@@ -170,3 +170,19 @@ def test_faults() -> None:
         gm.GraphGPRegressor(CITY, likelihood="poisson").fit(names, [1.0, 2.0, 3.0], exposure=[1.0, 0.0, 1.0])
     with pytest.raises(KernelError, match="student_t"):
         gm.GraphGPRegressor(CITY, likelihood="cauchy").fit(names, [1.0, 2.0, 3.0])  # type: ignore[arg-type]
+
+
+def test_counts_are_fitted_from_any_start() -> None:
+    # On the way the optimiser tries a mean of -5, whose sites are all but nothing; E e^f is then beyond 1e40 elsewhere.
+    city = gm.make_city(500, seed=5)
+    log_rate = gm.Matern(nu=2, lengthscale=12.0).on(city).sample(random_state=5).numpy()[0]
+    rng = np.random.default_rng(5)
+    nodes = np.sort(rng.choice(city.n_nodes, 150, replace=False))
+    years = rng.integers(1, 11, 150)
+    counts = rng.poisson(np.exp(0.2 + 0.8 * log_rate[nodes]) * years)
+    bounds = []
+    for lengthscale in (5.0, 12.0):
+        kernel = gm.Matern(nu=2, lengthscale=lengthscale, fixed=("nu",))
+        model = gm.GraphGPRegressor(city, kernel, likelihood="poisson").fit(nodes, counts, exposure=years)
+        bounds.append(model.log_marginal_likelihood_)
+    assert bounds[0] == pytest.approx(bounds[1], abs=1e-3)

@@ -9,6 +9,7 @@ of mean zero; offsets (known ones, and a constant mean) are added before the lik
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -249,16 +250,33 @@ def fit_sites(
     SiteState
         Its ELBO is at least that of the start.
     """
-    try:
-        state = evaluate_sites(prior, observed, start, mean)
-    except NumericalError:  # sites of other parameters may not suit these
-        state = evaluate_sites(prior, observed, observed.start(mean), mean)
+    found = None
+    with contextlib.suppress(NumericalError):
+        found = _climb(prior, observed, evaluate_sites(prior, observed, start, mean), mean, tolerance, max_iterations)
+    if found is None or not found.converged:  # sites of other parameters may not suit these
+        fresh = evaluate_sites(prior, observed, observed.start(mean), mean)
+        if found is None or fresh.elbo > found.elbo:
+            found = _climb(prior, observed, fresh, mean, tolerance, max_iterations)
+    return found
+
+
+def _climb(
+    prior: LatentPrior,
+    observed: SiteObservations,
+    state: SiteState,
+    mean: float,
+    tolerance: float,
+    max_iterations: int,
+) -> SiteState:
+    """Update the sites of a state until nothing is gained; see `fit_sites`."""
     memory = _Memory()
     history, clipped, share, converged = [state.elbo], 0, 1.0, False
     for _ in range(max_iterations):
         target = state.target()
         residual = _residual(state, target)
-        if 0.5 * float(residual @ residual) <= tolerance * (1.0 + abs(state.elbo)):
+        # From a start without sites the ELBO of counts may be -1e44: relative to that, anything would be converged.
+        scale = 1.0 + min(abs(state.elbo), 1e3 * len(residual))
+        if 0.5 * float(residual @ residual) <= tolerance * scale:
             converged = True
             break
         guess = memory.extrapolate(target, residual)
