@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
     from harness.store import Store
@@ -39,10 +40,19 @@ def draw(stores: Mapping[str, Store], folder: Path) -> list[str]:
 
 
 def _colours(peers: list[str]) -> dict[str, str]:
-    others = [peer for peer in peers if not peer.startswith(OURS)]
-    return {peer: OWN for peer in peers if peer.startswith(OURS)} | {
-        peer: OTHERS[index % len(OTHERS)] for index, peer in enumerate(others)
-    }
+    others = sorted({peer.split(":")[0] for peer in peers if not peer.startswith(OURS)})
+    palette = {peer: OTHERS[index % len(OTHERS)] for index, peer in enumerate(others)}
+    return {peer: palette.get(peer.split(":")[0], OWN) for peer in peers}
+
+
+def _plain_ticks(axis: Axis) -> None:
+    """Ticks 1, 2, 5, 10, ... of a logarithmic axis, as numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 200.0 * low else (1.0,), numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1.0 else f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _new(width: float, height: float) -> Figure:
@@ -62,6 +72,7 @@ def _bars(times: Mapping[str, float], label: str) -> Figure:
     axes.set_xscale("log")
     low, high = min(times.values()), max(times.values())
     axes.set_xlim(low / 3.0, high * 4.0)
+    _plain_ticks(axes.xaxis)
     axes.set_xlabel(label)
     axes.spines[["top", "right"]].set_visible(False)
     return picture
@@ -83,6 +94,7 @@ def _cora(store: Store) -> Figure:
         accuracy = sum(run["accuracy"] for run in runs) / len(runs)
         axes.plot(seconds, accuracy, next(marks), color=colours[peer], label=peer, markersize=8)
     axes.set_xscale("log")
+    _plain_ticks(axes.xaxis)
     axes.set_xlabel("seconds of a fit, spectrum excluded")
     axes.set_ylabel("accuracy")
     axes.grid(alpha=0.3)
@@ -108,6 +120,8 @@ def _scaling(store: Store) -> Figure:
         axes.set_xlabel("nodes")
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
+    for axis in (times.xaxis, times.yaxis, memory.xaxis, memory.yaxis):
+        _plain_ticks(axis)
     times.axhline(limit, color="grey", linewidth=0.8, linestyle="--")
     times.annotate(f"{limit / 60:g} minutes", (1.0, limit), xycoords=("axes fraction", "data"), ha="right", va="bottom")
     times.set_title("seconds: fit and all standard deviations", fontsize=10)
@@ -133,7 +147,7 @@ def _sparse(store: Store) -> Figure:
         case = record["case"]
         if record["runs"] and "numeric" in record["runs"][0]:
             solver = f"{case['peer']}, {case['threads']} thread{'s' if case['threads'] > 1 else ''}"
-            matrix = f"{case['graph']} {case['n'] / 1000:,.0f}k, ν = {case['nu']}"
+            matrix = f"{case['graph']}\n{case['n']:,}\nν = {case['nu']}"
             found.setdefault(solver, {})[matrix] = median([run["numeric"] for run in record["runs"]])
     picture = _new(9.0, 4.2)
     axes = picture.subplots()
@@ -146,6 +160,7 @@ def _sparse(store: Store) -> Figure:
         axes.bar(places, list(row.values()), width, label=solver, color=colours[solver], alpha=0.5 if own else 1.0)
     axes.set_yscale("log")
     axes.set_xticks(range(len(matrices)), matrices, fontsize=8)
+    _plain_ticks(axes.yaxis)
     axes.set_ylabel("seconds, numeric factorisation")
     axes.spines[["top", "right"]].set_visible(False)
     picture.legend(fontsize=8, frameon=False, loc="outside right upper")

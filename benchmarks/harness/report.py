@@ -54,8 +54,9 @@ def write_readme(folder: Path, readme: Path) -> Path:
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
     aims = aims_of(load_stores(folder))
-    lines = [BEGIN, *_aims_table(aims, short=True), "", "![Time and memory against the number of nodes]"]
-    lines[-1] += "(benchmarks/plots/scaling.png)"
+    picture = "![Time and memory against the number of nodes](benchmarks/plots/scaling.png)"
+    source = "Details: [benchmarks/RESULTS.md](benchmarks/RESULTS.md), made by `make bench`."
+    lines = [BEGIN, *_aims_table(aims, short=True), "", picture, source]
     readme.write_text(before + "\n".join(lines) + "\n" + END + after, encoding="utf-8")
     return readme
 

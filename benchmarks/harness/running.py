@@ -67,6 +67,8 @@ class Runner:
                 self.environments.python(task.environment)
                 if task.needs:
                     self.input_file(task.needs)
+                elif task.job.get("job") == "kernels":
+                    self._make_matrix(task)
             except UnavailableError as error:
                 print(f"  {task.environment}: {error}", flush=True)
 
@@ -107,9 +109,15 @@ class Runner:
                 return {"error": str(error)}
         elif job["job"] == "kernels":
             job["folder"] = str(self.inputs)
-            none = job | {"solver": "none"}  # the matrix is made by another process, whose memory does not count
-            run_worker(python, task.script, none, limit=2 * self.limit, memory=self.memory, own_code=own_code)
+            self._make_matrix(task)
         return run_worker(python, task.script, job, limit=self.limit, memory=self.memory, own_code=own_code)
+
+    def _make_matrix(self, task: Task) -> None:
+        """Have a matrix made by a process of its own, whose memory does not count."""
+        job = task.job | {"folder": str(self.inputs), "solver": "none"}
+        if not (self.inputs / "precision-{graph}-{n}-{nu}.npz".format(**job)).is_file():
+            python = self.environments.python(task.environment)
+            run_worker(python, task.script, job, limit=2 * self.limit, memory=self.memory, own_code=True)
 
     def _command(self, python: str, task: Task, own_code: bool) -> dict[str, Any]:
         if not task.job.get("empty_cache"):
