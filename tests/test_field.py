@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 
 import graphmatern as gm
 from graphmatern.errors import KernelError, ModelFileError, NumericalWarning, ResourceError, TableError
+from graphmatern.inference import _fit_field
 from graphmatern.inference._field_engine import FieldEngine
 from graphmatern.inference._field_posterior import FieldPosterior
 from graphmatern.inference._fill_in import IterativeOptions
@@ -528,8 +529,9 @@ def test_patches_are_near_and_full() -> None:
     assert patch.times[0] == 25.0
 
 
-def test_large_fits_begin_on_a_patch() -> None:
+def test_large_fits_begin_on_a_patch(monkeypatch: pytest.MonkeyPatch) -> None:
     """More cells than a patch holds: the start and the curvature come from it, and few evaluations are left."""
+    monkeypatch.setattr(_fit_field, "_DEAR_GRID", 5000)
     graph = gm.make_roads(130, seed=2)
     rng = np.random.default_rng(0)
     times = np.arange(80.0)

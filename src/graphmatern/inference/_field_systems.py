@@ -114,8 +114,6 @@ class FieldSystem(ABC):
         Which cells are observed.
     """
 
-    name: str
-
     def __init__(self, covariance: FieldCovariance, grid: FieldGrid) -> None:
         self.covariance = covariance
         self.grid = grid
@@ -149,8 +147,6 @@ class FieldSystem(ABC):
 class WholeGrid(FieldSystem):
     """Every cell is observed."""
 
-    name = "kronecker"
-
     def log_determinant(self) -> float:
         """Log det C."""
         return self.covariance.modes.log_determinant()
@@ -176,8 +172,6 @@ def _explained_by_whole_grid(modes: Modes, cells: Cells) -> Floats:
 
 class FewCells(FieldSystem):
     """Cholesky factor of the covariance of the observed cells."""
-
-    name = "dense"
 
     @cached_property
     def _places(self) -> tuple[Longs, Longs]:
@@ -254,8 +248,6 @@ def _sum_by_label(matrix: Floats, label: Longs, count: int) -> Floats:
 class ManyCells(FieldSystem):
     """Missing cells are filled in by conjugate gradients."""
 
-    name = "iterative"
-
     def __init__(
         self, covariance: FieldCovariance, grid: FieldGrid, options: IterativeOptions, start: Floats | None = None
     ) -> None:
@@ -308,7 +300,7 @@ class ManyCells(FieldSystem):
         """A draw of all cells from the prior, noise included; shape (n_times, n_nodes)."""
         modes = self.covariance.modes
         normal = rng.standard_normal(modes.variances.shape)
-        field = modes.leave(np.sqrt(modes.variances - modes.rho) * normal)
+        field = modes.leave(np.sqrt(np.outer(modes.d, modes.g)) * normal)
         return np.asarray(field + np.sqrt(modes.rho) * rng.standard_normal(self.grid.shape))
 
     def explained(self, cells: Cells) -> Floats:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from graphmatern.inference._fill_in import IterativeOptions
     from graphmatern.inference._fitting import FitOptions
     from graphmatern.inference._kronecker import FieldGrid
+    from graphmatern.inference._optimize import Optimum
     from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
@@ -36,6 +37,7 @@ __all__ = ["FieldProblem", "FittedField", "choose_method", "default_probes", "fi
 
 _FEW_CELLS = 4000  # observed cells up to which a dense Cholesky factor is quick
 _PATCH_CELLS = 1500  # of a part of the grid on which a fit to more cells begins
+_DEAR_GRID = 200_000  # cells beyond which an evaluation takes seconds
 _START_GAPS = (1.0, 5.0, 25.0)  # lengthscales in time that are tried, in units of the median gap between times
 
 
@@ -145,13 +147,22 @@ def fit_field(problem: FieldProblem) -> FittedField:
         if is_large:
             # What a patch says is nearly right, and so is its curvature, for as many patches as there are.
             start, hessian = _fit_patch(objective, start, parameters, options, grid.n_observed / part.n_observed)
-    optimum, penalised = minimise(_objective(engine, options), start, parameters, options, hessian)
+    dear = grid.y.size > _DEAR_GRID  # every evaluation counts; else steps that trust no patch are safer
+    optimum, penalised = minimise(_objective(engine, options), start, parameters, options, hessian if dear else None)
+    if problem.method == "iterative" and not optimum.converged:
+        optimum = _forgive(optimum, grid.n_observed)
     count = len(optimum.position) - int(options.learn_noise)
     engine.move(optimum.position[:count])
     rho = float(np.exp(optimum.position[-1] if options.learn_noise else options.log_noise))
     system = engine.system(time.values(grid.times), bound.weights().detach().cpu().numpy(), rho)
     posterior = FieldPosterior(bound, time, system, constant=problem.constant)
     return FittedField(problem.method, kernel, rho, posterior, optimum, parameters, penalised, time=time)
+
+
+def _forgive(optimum: Optimum, count: int) -> Optimum:
+    """Call an optimum found where what is left to gain, about g² / n nats, is less than iterations can resolve."""
+    steepest = float(np.abs(optimum.gradient).max(initial=0.0))
+    return replace(optimum, converged=steepest < 0.05 * np.sqrt(count))
 
 
 def _default_time_kernel(grid: FieldGrid) -> MaternKernel:
