@@ -56,17 +56,22 @@ class Marginals(NamedTuple):
         Moments of f at the observed nodes.
     log_determinant : float
         Sum over the latent processes of log det (precision of q) − log det (precision of the prior).
+    covariance_part : float, optional
+        What the covariance of q contributes to KL(q ‖ p), where that is not ½ (log-determinant − Σ η₂ v).
     """
 
     mean: Floats
     variance: Floats
     log_determinant: float
+    covariance_part: float | None = None
 
     def divergence(self, sites: Sites) -> float:
         """KL(q ‖ p) = ½ (log-determinant + Σ (η₁ − η₂ m) m − Σ η₂ v)."""
         first, second = sites
-        forms = float(np.sum((first - second * self.mean) * self.mean) - np.sum(second * self.variance))
-        return 0.5 * (self.log_determinant + forms)
+        form = float(np.sum((first - second * self.mean) * self.mean))
+        if self.covariance_part is not None:
+            return 0.5 * form + self.covariance_part
+        return 0.5 * (self.log_determinant + form - float(np.sum(second * self.variance)))
 
 
 class LatentPrior(ABC):
@@ -212,7 +217,7 @@ def _centred(sites: Sites, marginals: Marginals) -> tuple[Sites, Marginals]:
     weights = first - second * marginals.mean
     mean = marginals.mean - marginals.mean.mean(axis=0)
     centred = Sites(weights - weights.mean(axis=0) + second * mean, second)
-    return centred, Marginals(mean, marginals.variance, marginals.log_determinant)
+    return centred, marginals._replace(mean=mean)
 
 
 def fit_sites(

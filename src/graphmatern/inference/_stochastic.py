@@ -292,8 +292,7 @@ def fit_stochastic(
     else:
         start, bounds = trainer.position(), trainer.bounds()
         found = find_minimum(trainer.objective, start, bounds, max_iterations=max_iterations, progress=progress)
-        trainer.move(found.position)
-        converged = trainer.settle() and found.converged
+        converged = trainer.return_to_best() and found.converged
     trainer.write_back()
     with torch.no_grad():
         elbo = trainer.elbo(exact=True).item()

@@ -125,17 +125,6 @@ class Coefficients:
         return 0.5 * (squares.item() - self.mean.numel() - self.log_determinant)
 
 
-class FeatureMarginals(Marginals):
-    """Marginals of q at the observations, with the KL divergence of the coefficients, which excludes the residual."""
-
-    kl: float = 0.0
-
-    def divergence(self, sites: Sites) -> float:
-        """KL(q ‖ p)."""
-        del sites
-        return self.kl
-
-
 class FeaturePrior(DensePrior):
     """Processes f = Φv + residual of which q changes the coefficients v ~ N(0, I) only; see `LatentPrior`.
 
@@ -164,19 +153,15 @@ class FeaturePrior(DensePrior):
     def marginals(self, sites: Sites) -> Marginals:
         """Marginals of q; see `LatentPrior.marginals`."""
         full = super().marginals(sites)
-        variance, kl = full.variance, 0.0
+        variance = full.variance
+        part = 0.5 * (full.log_determinant - float(np.sum(sites.second * variance)))
         if self._diagonal:
             precision = 1.0 + sites.second @ self._squares
             if (precision <= 0.0).any():
                 raise NotPositiveDefiniteError("negative sites outweigh the prior", -1)
             variance = (1.0 / precision) @ self._squares.T
-            squares = float((self._means(sites, full.mean) ** 2).sum() + (1.0 / precision).sum())
-            kl = 0.5 * (squares - precision.size + float(np.log(precision).sum()))
-        else:
-            kl = full.divergence(sites)
-        found = FeatureMarginals(full.mean, variance + self._residual, full.log_determinant)
-        found.kl = kl
-        return found
+            part = 0.5 * float((1.0 / precision - 1.0 + np.log(precision)).sum())
+        return Marginals(full.mean, variance + self._residual, full.log_determinant, part)
 
     def gradient(self, sites: Sites, marginals: Marginals) -> Floats:
         """Nothing: parameters are differentiated through the features."""
@@ -235,7 +220,9 @@ class Trainer:
         count = model.variational_strategy.inducing_points.shape[-2]
         self.q = Coefficients.prior(likelihood.n_latents, count, diagonal=diagonal)
         self.n_clipped = 0
+        self.settled_elbo = -np.inf  # of the last `settle`
         self._sites: Sites | None = None
+        self._best: tuple[float, Floats, Sites] | None = None
         modules = {"kernel": model.covar_module, "mean": model.mean_module, "likelihood": likelihood}
         self.parameters = {
             f"{place}.{name}": parameter
@@ -317,6 +304,7 @@ class Trainer:
         state = fit_sites(prior, observed, start, mean=constant, tolerance=tolerance)
         self._sites, self.q = state.sites, prior.coefficients(state.sites)
         self.n_clipped += state.n_clipped
+        self.settled_elbo = state.elbo
         return state.converged
 
     # ------------------------------------------------------------------ parameters
@@ -337,12 +325,27 @@ class Trainer:
         return [smoothness if ".raw_nu" in name else bound for name, bound in zip(self.parameters, wide, strict=True)]
 
     def objective(self, position: Floats) -> tuple[float, Floats]:
-        """Negative ELBO at the best q, and its derivatives."""
+        """Negative ELBO at the best q, and its derivatives.
+
+        q may have several optima (diagonal covariances do): the search starts from the sites of the best point so far.
+        """
         self.move(position)
+        if self._best is not None:
+            self._sites = self._best[2]
         self.settle(tolerance=1e-9)
         value = self.elbo()
+        assert self._sites is not None
+        if self._best is None or value.item() > self._best[0]:
+            self._best = value.item(), position.copy(), self._sites
         gradient = torch.autograd.grad(value, list(self.parameters.values()))
         return -value.item(), -np.array([one.item() for one in gradient])
+
+    def return_to_best(self) -> bool:
+        """Set parameters and q to the best that `objective` met; return whether q is at rest there."""
+        assert self._best is not None
+        _, position, self._sites = self._best
+        self.move(position)
+        return self.settle()
 
     def write_back(self) -> None:
         """Give the GPyTorch model our q."""
