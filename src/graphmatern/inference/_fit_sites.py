@@ -6,7 +6,7 @@ costs no more than that of a Gaussian marginal likelihood.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,8 +42,11 @@ __all__ = ["SITE_ENGINES", "SiteFit", "SiteProblem", "fit_markov_sites", "fit_sp
 
 _BOUNDS = {"noise": (1e-6, 1e4), "scale": (1e-4, 1e4), "df": (2.05, 1e3), "dispersion": (1e-6, 1e3)}
 _MEAN = Parameter("mean", -1e3, 1e3)
+_TOLERANCE = 1e-6  # of a derivative of the ELBO, per observation
+_FIRST_STEP = 0.5  # in logarithms: far from the optimum the sites converge slowly
+_UPDATES, _LAST_UPDATES = 60, 1000  # of the sites, on the way and at the end
 _ROUNDS = 4  # times that the sites are begun afresh, at most
-_FRESH_GAIN = 1e-6  # of the ELBO, by which a fresh beginning must be better
+_FRESH_GAIN = 1e-4  # of the ELBO, by which a fresh beginning must be better
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +175,7 @@ class _Bound:
             self.start.append(self._mean)
         self.state: SiteState | None = None
         self._begin = problem.start
+        self._updates = _UPDATES
 
     def _parameter(self, name: str, problem: SiteProblem) -> Parameter:
         """Bounds and prior of a parameter of the likelihood, in its unconstrained coordinate."""
@@ -192,7 +196,7 @@ class _Bound:
         observed, mean = self._observed, self.move(others)
         prior = self._prior(coordinates)
         begin = self._begin or observed.start(mean)
-        state = fit_sites(prior, observed, begin, mean=mean)
+        state = fit_sites(prior, observed, begin, mean=mean, max_iterations=self._updates)
         self.state, self._begin = state, state.sites
         in_others = []
         if self._raw:
@@ -213,10 +217,15 @@ class _Bound:
         The ELBO of a likelihood that is not log-concave has several maxima over the sites, and the way there decides.
         """
         count = 0
+        # Finer than the standard errors of the parameters need not be.
+        tolerance = max(options.tolerance, _TOLERANCE * (100 + len(self._observed.nodes)))
+        options = replace(options, tolerance=tolerance)
         for _ in range(_ROUNDS):
-            optimum, penalised = minimise(objective, start, parameters, options)
+            optimum, penalised = minimise(objective, start, parameters, options, first_step=_FIRST_STEP)
             count += optimum.n_evaluations
+            self._updates = _LAST_UPDATES
             objective(optimum.position)
+            self._updates = _UPDATES
             kept = self.state
             assert kept is not None
             if options.known is not None:

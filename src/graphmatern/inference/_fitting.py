@@ -235,6 +235,7 @@ def minimise(
     parameters: list[Parameter],
     options: FitOptions,
     hessian: Floats | None = None,
+    first_step: float | None = None,
 ) -> tuple[Optimum, Objective]:
     """Find the best parameters from one or several starting points; returns the penalised objective as well."""
     penalised = with_priors(objective, parameters)
@@ -260,6 +261,7 @@ def minimise(
                 learning_rate=options.learning_rate,
                 tolerance=options.tolerance,
                 hessian=hessian if number == 0 and options.optimizer == "lbfgs" else None,
+                first_step=first_step,
                 progress=options.progress,
             )
         except NumericalError:

@@ -64,6 +64,7 @@ def find_minimum(
     learning_rate: float = 0.1,
     hessian: Floats | None = None,
     tolerance: float = 1e-5,
+    first_step: float | None = None,
     progress: bool | None = None,
 ) -> Optimum:
     """Minimise a function of its value and gradient.
@@ -86,6 +87,8 @@ def find_minimum(
         A good guess of the curvature, positive definite: quasi-Newton steps from it need few evaluations.
     tolerance : float
         Largest derivative at which L-BFGS may stop.
+    first_step : float, optional
+        Longest first step of L-BFGS in any direction; by default that of the gradient itself.
     progress : bool, optional
         Whether to show a progress bar; by default, where the error stream is a terminal.
 
@@ -122,22 +125,31 @@ def find_minimum(
             return _adam(counted, start, low, high, max_iterations, learning_rate)
         if hessian is not None:
             return _quasi_newton(counted, start, low, high, hessian, max_iterations)
+        size = 1.0
+        if first_step is not None:
+            size = max(1.0, float(np.abs(counted(start)[1]).max(initial=0.0)) / first_step)
+
+        def scaled(position: Floats) -> tuple[float, Floats]:
+            value, gradient = counted(position)
+            return value / size, gradient / size
+
         for _ in range(3):
             found = minimize(
-                counted,
+                scaled,
                 start,
                 jac=True,
                 method="L-BFGS-B",
                 bounds=list(zip(low, high, strict=True)),
-                options={"maxiter": max_iterations, "ftol": 1e-7 * tolerance, "gtol": tolerance},
+                options={"maxiter": max_iterations, "ftol": 1e-7 * tolerance, "gtol": tolerance / size},
             )
             # A line search may fail on a stale picture of the curvature: once more without it.
             if found.success or found.status != 2:
                 break
             start = found.x
     # A line search that cannot improve on a flat optimum calls itself abnormal.
-    settled = bool(found.success) or _steepest(found.x, found.jac, low, high) < 1e-2
-    return Optimum(found.x, float(found.fun), found.jac, count, settled, str(found.message))
+    gradient = size * found.jac
+    settled = bool(found.success) or _steepest(found.x, gradient, low, high) < 1e-2
+    return Optimum(found.x, size * float(found.fun), gradient, count, settled, str(found.message))
 
 
 def _held(position: Floats, gradient: Floats, low: Floats, high: Floats) -> NDArray[np.bool_]:
