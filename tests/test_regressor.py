@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,9 @@ from sklearn.model_selection import GridSearchCV
 import graphmatern as gm
 from graphmatern.errors import KernelError, NumericalError, NumericalWarning, TableError, UnknownNodeError
 from reference import dense_kernel, matern_psi
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CITY = gm.make_roads(60, seed=1)
 
@@ -191,6 +195,32 @@ def test_a_fit_that_fails_leaves_nothing_half_done() -> None:
     with pytest.raises(NumericalError):
         model.fit([0, 0], [1e3, 2e3])
     with pytest.raises(NotFittedError):
+        model.predict()
+
+
+@pytest.mark.parametrize("engine", ["spectral", "markov"])
+def test_options_set_after_the_fit_are_for_the_next_one(engine: Any, tmp_path: Path) -> None:
+    """Copies, files and more data are those of the model that was fitted."""
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal(20)
+    changes: list[dict[str, Any]] = [
+        {"mean": "zero"}, {"normalized": True}, {"n_eigenpairs": 5}, {"covariates": None},
+        {"bounds": {"variance": (1.0, 2.0)}}, {"kernel": gm.RandomWalk(4, 0.6)},
+    ]  # fmt: skip
+    covariates = rng.standard_normal((CITY.n_nodes, 1))
+    for change in changes:
+        model = gm.GraphGPRegressor(CITY, gm.Matern(1, 3.0), engine=engine, optimizer=None, covariates=covariates)
+        model.fit(CITY.nodes[:20], y)
+        expected, more = model.predict(), model.condition_on([30], [1.0]).predict()
+        model.set_params(**change)
+        np.testing.assert_array_equal(copy.deepcopy(model).predict(), expected)
+        name = next(iter(change))
+        assert type(copy.deepcopy(model).get_params()[name]) is type(change[name])
+        model.save(tmp_path / "model.gm")
+        np.testing.assert_array_equal(gm.load(tmp_path / "model.gm").predict(), expected)
+        np.testing.assert_allclose(model.condition_on([30], [1.0]).predict(), more, rtol=1e-12)
+    model.set_params(graph=gm.make_roads(60, seed=2))
+    with pytest.raises(NotFittedError, match="another graph"):
         model.predict()
 
 

@@ -65,14 +65,25 @@ class Savable(ABC):
         # What was fitted holds factors and closures; pickling stores what a model file would.
         if not _is_fitted(self):
             return dict(vars(self))
-        return {"_options": self.get_params(deep=False), "_fitted_state": self._state()}  # type: ignore[attr-defined]
+        return {
+            "_options": self.get_params(deep=False),  # type: ignore[attr-defined]
+            "_options_of_fit": self._options_of_fit(),
+            "_fitted_state": self._state(),
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "_fitted_state" not in state:
             self.__dict__.update(state)
             return
-        type(self).__init__(self, **state["_options"])
+        type(self).__init__(self, **state["_options_of_fit"])
         self._restore(state["_fitted_state"])
+        for name, value in state["_options"].items():
+            setattr(self, name, value)
+
+    def _options_of_fit(self) -> dict[str, Any]:
+        """Options as they were when the model was fitted: those set since are for the next fit."""
+        kept = vars(self).get("_fit_options")
+        return dict(self.get_params(deep=False) if kept is None else kept)  # type: ignore[attr-defined]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file; `graphmatern.load` reads it.
@@ -88,8 +99,7 @@ class Savable(ABC):
         if kind not in _HOMES:
             raise ModelFileError(f"a {kind} cannot be stored; {', '.join(_HOMES)} can be")
         arrays: dict[str, Any] = {}
-        options = self.get_params(deep=False)  # type: ignore[attr-defined]
-        packed = pack({"options": options, "fitted": self._state()}, arrays, _CODECS)
+        packed = pack({"options": self._options_of_fit(), "fitted": self._state()}, arrays, _CODECS)
         write_container(path, kind, packed, arrays)
 
 

@@ -340,6 +340,7 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         self._fitted = found
         self.informed_ = reached_by(self.graph, self._data.nodes)
         self._standard_errors: dict[str, float] | None = None
+        self._fit_options: dict[str, Any] = self.get_params(deep=False)
 
     def _warn_of_trouble(self) -> None:
         found = self._fitted
@@ -358,8 +359,9 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
     def _state(self) -> dict[str, Any]:
         pairs = None
         if self.engine_ == "spectral":
-            count = eigenpairs_used(self.graph, self.n_eigenpairs)
-            pairs = spectrum_state(self.graph, count, uses_normalized(self))
+            fitted_as = type(self)(**self._options_of_fit())
+            count = eigenpairs_used(self.graph, fitted_as.n_eigenpairs)
+            pairs = spectrum_state(self.graph, count, uses_normalized(fitted_as))
         return {
             "data": dict(vars(self._data)),
             "y_mean_": self.y_mean_,
@@ -417,7 +419,7 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
             faults.add("noise_variance", rule, received, "Or fit again with all data.")
         faults.raise_if_any()
         joined = join_observations(had, more)
-        options = self.get_params(deep=False)
+        options = self._options_of_fit()
         kept: dict[str, Any] = {"kernel": self.kernel_, "optimizer": None, "engine": self.engine_}
         sites = isinstance(self._fitted, SiteFit)
         kept |= {"likelihood": self.likelihood_} if sites else {"noise": self.noise_}
@@ -426,6 +428,7 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
             setattr(other, name, getattr(self, name))
         other._learn(joined, mean=self._fitted.mean if isinstance(self._fitted, SiteFit) else None)
         other.set_params(**{name: options[name] for name in kept})
+        other._fit_options = options
         other.engine_reason_ = self.engine_reason_
         return other
 

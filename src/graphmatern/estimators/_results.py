@@ -46,10 +46,13 @@ class RegressionResults:
     informed_: NDArray[np.bool_]
     _data: TrainingData
     _covariates: Covariates
+    _fit_options: dict[str, Any]
 
     def _require_fit(self) -> None:
         if not hasattr(self, "posterior_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call `fit` first")
+        if self.graph is not self._fit_options["graph"]:
+            raise NotFittedError(f"this {type(self).__name__} was fitted on another graph: call `fit` again")
 
     @property
     def _observation_noise(self) -> float:
