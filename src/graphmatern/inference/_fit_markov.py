@@ -223,6 +223,8 @@ def _fit_one_smoothness(problem: FitProblem, kernel: Matern | None, nu: int) -> 
     lengthscale, amplitude, rho = np.exp(point).tolist()
     conditioned = engine.conditioned(point)
     variance = amplitude * engine.average_variance(point[0])
+    if kernel is not None and "variance" in kernel.fixed:
+        variance = kernel.values()["variance"]  # what is held stays to the last digit
     fitted = Matern(nu, lengthscale, variance, fixed=("nu", *fixed))
     warn_of_lost_noise(variance, problem.batches, rho)
     engine.release()
