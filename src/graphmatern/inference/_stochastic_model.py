@@ -301,6 +301,10 @@ class Trainer:
         observed = SiteObservations(places, self._y, self.likelihood, self._offset.numpy())
         constant = self.model.mean_module.constant.item()
         start = observed.start(constant) if self._sites is None else self._sites
+        if self._sites is None and self.q.diagonal:
+            # Diagonal covariances have several optima; the sites of the full one lead to the best we know.
+            full = FeaturePrior(features.numpy(), residual.numpy(), diagonal=False)
+            start = fit_sites(full, observed, start, mean=constant).sites
         state = fit_sites(prior, observed, start, mean=constant, tolerance=tolerance)
         self._sites, self.q = state.sites, prior.coefficients(state.sites)
         self.n_clipped += state.n_clipped
