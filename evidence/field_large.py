@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 import graphmatern as gm
 from graphmatern.inference._time_kernel import TimeKernel
@@ -109,4 +110,5 @@ def main(n_nodes: int, n_times: int) -> None:
 
 if __name__ == "__main__":
     sizes = [int(argument) for argument in sys.argv[1:]]
-    main(*(sizes or FULL))
+    with threadpool_limits(os.cpu_count(), user_api="blas"):  # whatever the environment says
+        main(*(sizes or FULL))
