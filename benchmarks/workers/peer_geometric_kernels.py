@@ -32,8 +32,16 @@ def kernel_of(space, n_pairs, nu, trainable_nu):
     from geometric_kernels.frontends.gpytorch import GPyTorchGeometricKernel
     from geometric_kernels.kernels import MaternGeometricKernel
 
+    class NodeKernel(GPyTorchGeometricKernel):
+        """GPyTorch's variational strategies hand nodes over as floats, in equal batches, which the space refuses."""
+
+        def forward(self, x1, x2, **keywords):
+            batch, first = x1.shape[:-2], (0,) * (x1.dim() - 2)
+            found = super().forward(x1[first].long(), x2[first].long(), **keywords)
+            return found.expand(*batch, *found.shape)
+
     base = MaternGeometricKernel(space, num=n_pairs or space.num_vertices)
-    return GPyTorchGeometricKernel(base, nu=nu, lengthscale=5.0, trainable_nu=trainable_nu)
+    return NodeKernel(base, nu=nu, lengthscale=5.0, trainable_nu=trainable_nu)
 
 
 def exact_model(space, n_pairs, x, y, nu, trainable_nu):
@@ -143,7 +151,7 @@ def cora(job):
     data = common.load(job)
     n_classes = int(data["labels"].max()) + 1
     spectrum, space = common.timed(lambda: space_of(data, job["pairs"]))
-    x, labels = torch.as_tensor(data["train"][:, None]), torch.as_tensor(data["labels"][data["train"]])
+    x, labels = torch.as_tensor(data["train"][:, None]).double(), torch.as_tensor(data["labels"][data["train"]])
 
     class Model(gpytorch.models.ApproximateGP):
         def __init__(self):
@@ -168,7 +176,7 @@ def cora(job):
 
     seconds, (model, likelihood) = common.timed(fit)
     with torch.no_grad(), gpytorch.settings.num_likelihood_samples(200):
-        probabilities = likelihood(model(torch.as_tensor(data["test"][:, None]))).probs.mean(0).numpy()
+        probabilities = likelihood(model(torch.as_tensor(data["test"][:, None]).double())).probs.mean(0).numpy()
     return {
         "spectrum": spectrum,
         "fits": [seconds],

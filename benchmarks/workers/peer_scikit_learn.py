@@ -119,7 +119,7 @@ def cora(job):
     spectrum, pairs = common.timed(lambda: eigenpairs(data, job["pairs"]))
 
     def fit():
-        kernel = ConstantKernel(1.0, (1e-3, 1e3)) * GraphMatern(*pairs)
+        kernel = ConstantKernel(10.0, (1e-2, 1e4)) * GraphMatern(*pairs)
         return GaussianProcessClassifier(kernel).fit(data["train"][:, None], labels[data["train"]])
 
     fits, model = common.several(fit, job["inner"])
