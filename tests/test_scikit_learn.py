@@ -106,6 +106,12 @@ class OnPoints(gm.GraphGPRegressor):
         self._require_fit()
         return super().predict(self._names(validate_data(self, X, reset=False)))
 
+    def score(self, X: Any, y: Any = None, sample_weight: None = None) -> float:
+        from sklearn.utils.validation import validate_data
+
+        self._require_fit()
+        return super().score(self._names(validate_data(self, X, reset=False)), y, sample_weight)
+
 
 @needs_generator
 def test_checks_hold_where_features_stand_for_nodes() -> None:

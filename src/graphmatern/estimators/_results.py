@@ -341,8 +341,7 @@ class RegressionResults:
             faults = FaultList("no score", TableError)
             raise faults.raise_now("sample_weight", "must be None", type(sample_weight).__name__, "Leave it out.")
         held_back = self._held_back(nodes, y)
-        mean = self.predict(self.graph.nodes[held_back.nodes])
-        return r2(held_back.y, mean.reshape(held_back.y.shape))
+        return r2(held_back.y, self.y_mean_ + self.y_scale_ * self.posterior_.mean(held_back.nodes))
 
     def _held_back(self, nodes: Any, y: Any) -> TrainingData:
         """Values to compare predictions with."""
