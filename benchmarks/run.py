@@ -39,6 +39,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--prepare", action="store_true", help="only make the environments and the inputs")
     parser.add_argument("--out", type=Path, help="folder; by default benchmarks, with --quick build/bench-quick")
     parser.add_argument("--environments", type=Path, default=ROOT, help="where the environments lie or are made")
+    parser.add_argument("--inputs", type=Path, default=inputs_folder(), help="where generated graphs are kept")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for one run")
     parser.add_argument("--patience", type=float, help="do not start runs predicted to take longer (100; --full: 300)")
     options = parser.parse_args(arguments)
@@ -56,7 +57,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     options = options_of(arguments)
     environments = Environments(options.environments.resolve())
-    runner = Runner(environments, inputs_folder(), options.limit, options.patience)
+    runner = Runner(environments, options.inputs.resolve(), options.limit, options.patience)
     failed: list[str] = []  # of our own; what other libraries cannot do is a result
     for section in [] if options.report else options.section:
         tasks = tasks_of(section, options.mode, not options.without_peers)

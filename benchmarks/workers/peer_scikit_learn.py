@@ -119,7 +119,7 @@ def cora(job):
     spectrum, pairs = common.timed(lambda: eigenpairs(data, job["pairs"]))
 
     def fit():
-        kernel = ConstantKernel(10.0, (1e-2, 1e4)) * GraphMatern(*pairs)
+        kernel = ConstantKernel(100.0, (1e-2, 1e6)) * GraphMatern(*pairs, lengthscale=20.0, nu=2.0)
         return GaussianProcessClassifier(kernel).fit(data["train"][:, None], labels[data["train"]])
 
     fits, model = common.several(fit, job["inner"])
