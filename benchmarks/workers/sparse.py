@@ -277,6 +277,7 @@ def measure_pyamg(matrix: Any, repeats: int, _n_threads: int, _ordering: str) ->
     from scipy.sparse.linalg import cg
 
     given = sp.csr_matrix(matrix)
+    given.indices, given.indptr = (part.astype(np.int32) for part in (given.indices, given.indptr))  # pyamg's
     before = peak_bytes()
     begin = time.perf_counter()
     preconditioner = pyamg.smoothed_aggregation_solver(given, max_coarse=500).aspreconditioner()
