@@ -235,7 +235,7 @@ def minimise(
     parameters: list[Parameter],
     options: FitOptions,
     hessian: Floats | None = None,
-    first_step: float | None = None,
+    first_step: float = 1.0,
 ) -> tuple[Optimum, Objective]:
     """Find the best parameters from one or several starting points; returns the penalised objective as well."""
     penalised = with_priors(objective, parameters)

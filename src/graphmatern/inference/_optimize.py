@@ -64,7 +64,7 @@ def find_minimum(
     learning_rate: float = 0.1,
     hessian: Floats | None = None,
     tolerance: float = 1e-5,
-    first_step: float | None = None,
+    first_step: float = 1.0,
     progress: bool | None = None,
 ) -> Optimum:
     """Minimise a function of its value and gradient.
@@ -87,8 +87,8 @@ def find_minimum(
         A good guess of the curvature, positive definite: quasi-Newton steps from it need few evaluations.
     tolerance : float
         Largest derivative at which L-BFGS may stop.
-    first_step : float, optional
-        Longest first step of L-BFGS in any direction; by default that of the gradient itself.
+    first_step : float
+        Longest first step of L-BFGS in any direction: that of the gradient itself may end at the bounds.
     progress : bool, optional
         Whether to show a progress bar; by default, where the error stream is a terminal.
 
@@ -125,13 +125,14 @@ def find_minimum(
             return _adam(counted, start, low, high, max_iterations, learning_rate)
         if hessian is not None:
             return _quasi_newton(counted, start, low, high, hessian, max_iterations)
-        size = 1.0
-        if first_step is not None:
-            size = max(1.0, float(np.abs(counted(start)[1]).max(initial=0.0)) / first_step)
+        at_start = counted(start)
+        size = max(1.0, float(np.abs(at_start[1]).max(initial=0.0)) / first_step)
 
         def scaled(position: Floats) -> tuple[float, Floats]:
-            value, gradient = counted(position)
+            value, gradient = at_start if np.array_equal(position, first) else counted(position)
             return value / size, gradient / size
+
+        first = start
 
         for _ in range(3):
             found = minimize(
