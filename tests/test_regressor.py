@@ -227,7 +227,7 @@ def test_options_set_after_the_fit_are_for_the_next_one(engine: Any, tmp_path: P
 @pytest.mark.parametrize("engine", ["spectral", "markov"])
 def test_standard_errors_leave_the_kernel_alone(engine: Any) -> None:
     truth = gm.Matern(2, 5.0).on(CITY).sample(random_state=1).numpy()[0]
-    model = gm.GraphGPRegressor(CITY, gm.Matern(1, 3.0, fixed=("nu",)), engine=engine)
+    model = gm.GraphGPRegressor(CITY, gm.Matern(2, 3.0, fixed=("nu",)), engine=engine)
     model.fit(CITY.nodes, truth, noise_variance=np.full(len(truth), 0.05))
     before = parameters(model)
     assert set(model.standard_errors()) == {"lengthscale", "variance"}
