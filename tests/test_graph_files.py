@@ -242,6 +242,7 @@ def test_numbers_name_nodes_however_they_are_written(tmp_path: Path) -> None:
     [
         ("place,speed\na,1\nb,fast\nc,3\nd,4\na,5\n", {}, "'fast' in row 2"),
         ("place,speed\na,1\nb,1e999\n", {}, "must hold numbers"),
+        ("place,speed\na,1\nb,1e300\n", {}, "must hold numbers of at most 1e"),
         ("place,speed\nq,1\nr,2\n", {}, "must have a column of node names"),
         ("place,speed\na,1\nr,2\n", {}, "must be names of nodes of the graph"),
         ("place,speed\na,\nb,\n", {}, "at least one value"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["ValueColumns", "ValueReading", "insert_sensors", "read_values"]
 
 _ROAD = r"(^|[_\s])(road|edge|segment|link|street)([_\s]|$)"
+_LARGEST = 1e100  # variances, too, must be numbers
 _NEARLY = 0.8  # share of numbers from which what is not a number is a slip of the pen
 
 
@@ -192,12 +193,12 @@ def _values(column: pd.Series[Any], texts: bool | None, name: str, faults: Fault
         return found
     text = column if pd.api.types.is_numeric_dtype(column.dtype) else column.astype("string")
     numbers = np.asarray(pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
-    bad = (np.isnan(numbers) & column.notna().to_numpy()) | np.isinf(numbers)
+    bad = (np.isnan(numbers) & column.notna().to_numpy()) | (np.abs(numbers) > _LARGEST)
     if bad.any():
         rows = [f"{item!r:.40} in row {row + 1}" for row, item in zip(np.flatnonzero(bad), column[bad], strict=True)]
         received = ", ".join(rows[:3]) + ("" if len(rows) <= 3 else f", ... ({len(rows)} in all)")
         remedy = "Correct these cells, or empty them: empty means not observed."
-        raise faults.raise_now(name, "must hold numbers", received, remedy)
+        raise faults.raise_now(name, f"must hold numbers of at most {_LARGEST:g}", received, remedy)
     return numbers
 
 
