@@ -21,6 +21,7 @@ from graphmatern.inference._rules import Parameter
 from graphmatern.inference._sites import fit_sites
 from graphmatern.inference._sites_markov import MarkovPosterior, markov_prior
 from graphmatern.inference._sites_spectral import SpectralPosterior, SpectralPrior
+from graphmatern.inference._spectral import blas_threads
 from graphmatern.kernels import Matern, SumKernel
 
 if TYPE_CHECKING:
@@ -274,13 +275,14 @@ def fit_spectral_sites(problem: SiteProblem) -> SiteFit:
         return bound.evaluate(theta[: len(named)], theta[len(named) :])
 
     start = np.array([*(raw.item() for raw in named.values()), *bound.start])
-    if choose_start and options.known is None:
-        place = list(named).index("raw_lengthscale")
-        starts = [np.concatenate([start[:place], [np.log(k)], start[place + 1 :]]) for k in START_LENGTHSCALES]
-        start = min(starts, key=lambda theta: objective(theta)[0])
     labels = [name.replace("raw_", "").replace("_terms", "terms") for name in named]
     parameters = [*(options.rules.parameter(label) for label in labels), *bound.others]
-    optimum, penalised = bound.minimise(objective, start, parameters, options)
+    with blas_threads(min(len(observed.nodes), bound_kernel.spectrum.n_eigenpairs)):
+        if choose_start and options.known is None:
+            place = list(named).index("raw_lengthscale")
+            starts = [np.concatenate([start[:place], [np.log(k)], start[place + 1 :]]) for k in START_LENGTHSCALES]
+            start = min(starts, key=lambda theta: objective(theta)[0])
+        optimum, penalised = bound.minimise(objective, start, parameters, options)
     prior(optimum.position[: len(named)])
     mean = bound.move(optimum.position[len(named) :])
     assert bound.state is not None

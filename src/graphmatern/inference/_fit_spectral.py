@@ -9,7 +9,7 @@ import numpy as np
 
 from graphmatern.inference._fitting import START_LENGTHSCALES, FittedEngine, minimise, warn_of_lost_noise
 from graphmatern.inference._posterior import Posterior, SpectralConditioned
-from graphmatern.inference._spectral import SpectralEngine, prior_variance_lost
+from graphmatern.inference._spectral import SpectralEngine, blas_threads, prior_variance_lost
 from graphmatern.kernels import Matern
 
 if TYPE_CHECKING:
@@ -58,13 +58,15 @@ def fit_spectral(problem: FitProblem) -> FittedEngine:
     start = engine.position()
     if learn_noise:
         start = np.append(start, log_noise)
-    if choose_start and options.known is None:
-        place = names.index("raw_lengthscale")
-        starts = [np.concatenate([start[:place], [np.log(k)], start[place + 1 :]]) for k in START_LENGTHSCALES]
-        start = min(starts, key=lambda theta: objective(theta)[0])
     labels = [name.replace("raw_", "").replace("_terms", "terms") for name in names]
     parameters = [options.rules.parameter(label) for label in labels + (["noise"] if learn_noise else [])]
-    optimum, penalised = minimise(objective, start, parameters, options)
+    largest = max(min(len(batch.nodes), engine.bound.spectrum.n_eigenpairs) for batch in problem.batches)
+    with blas_threads(largest):
+        if choose_start and options.known is None:
+            place = names.index("raw_lengthscale")
+            starts = [np.concatenate([start[:place], [np.log(k)], start[place + 1 :]]) for k in START_LENGTHSCALES]
+            start = min(starts, key=lambda theta: objective(theta)[0])
+        optimum, penalised = minimise(objective, start, parameters, options)
     engine.move(optimum.position[: len(names)])
     rho = float(np.exp(optimum.position[-1] if learn_noise else log_noise))
     posterior = Posterior(

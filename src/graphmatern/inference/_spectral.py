@@ -7,6 +7,7 @@ noise ρ R₀ an evaluation costs O(n² ℓ) in function space, O(ℓ³) in feat
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,9 +17,11 @@ import torch
 from graphmatern.errors import NumericalError
 from graphmatern.graph._laplacian import largest_eigenvalue_bound
 from graphmatern.inference._observations import Moments
+from graphmatern.sparse._blas import single_threaded_blas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -28,7 +31,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["SpectralEngine", "cholesky", "prior_variance_lost"]
+_SMALL_MATRIX = 400
+
+__all__ = ["SpectralEngine", "blas_threads", "cholesky", "prior_variance_lost"]
 
 
 def cholesky(matrix: Floats) -> Floats:
@@ -221,6 +226,11 @@ class SpectralEngine:
             pulled = torch.autograd.grad(weights, self._free, torch.as_tensor(in_weights), allow_unused=True)
             gradient = np.array([0.0 if g is None else float(g) for g in pulled])
         return moments.negative_log_likelihood(), gradient, in_log_noise
+
+
+def blas_threads(n: int) -> AbstractContextManager[None]:
+    """Hold BLAS at one thread for matrices of n rows and columns that are small: waking others takes longer."""
+    return single_threaded_blas() if n <= _SMALL_MATRIX else nullcontext()
 
 
 def prior_variance_lost(bound: BoundKernel) -> Floats:
