@@ -11,6 +11,7 @@ them. Run it on a quiet machine.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from pathlib import Path
@@ -56,6 +57,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = options_of(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the worker of the moment is ended as well
     environments = Environments(options.environments.resolve())
     runner = Runner(environments, options.inputs.resolve(), options.limit, options.patience)
     failed: list[str] = []  # of our own; what other libraries cannot do is a result
