@@ -41,6 +41,14 @@ def prior_loss(bound: BoundKernel) -> tuple[Floats, float]:
 
 def fit_spectral(problem: FitProblem) -> FittedEngine:
     """Fit through eigenpairs: all of them on graphs of moderate size, else the leading ones."""
+    count = eigenpairs_used(problem.graph, problem.n_eigenpairs)
+    problem.graph.spectrum(count, problem.options.normalized)  # by all threads
+    rank = problem.graph.n_nodes if count is None else count
+    with blas_threads(max(min(len(batch.nodes), rank) for batch in problem.batches)):
+        return _fit(problem)
+
+
+def _fit(problem: FitProblem) -> FittedEngine:
     options = problem.options
     choose_start = problem.kernel is None
     kernel = Matern(1.5, START_LENGTHSCALES[0]) if problem.kernel is None else problem.kernel
@@ -60,13 +68,11 @@ def fit_spectral(problem: FitProblem) -> FittedEngine:
         start = np.append(start, log_noise)
     labels = [name.replace("raw_", "").replace("_terms", "terms") for name in names]
     parameters = [options.rules.parameter(label) for label in labels + (["noise"] if learn_noise else [])]
-    largest = max(min(len(batch.nodes), engine.bound.spectrum.n_eigenpairs) for batch in problem.batches)
-    with blas_threads(largest):
-        if choose_start and options.known is None:
-            place = names.index("raw_lengthscale")
-            starts = [np.concatenate([start[:place], [np.log(k)], start[place + 1 :]]) for k in START_LENGTHSCALES]
-            start = min(starts, key=lambda theta: objective(theta)[0])
-        optimum, penalised = minimise(objective, start, parameters, options)
+    if choose_start and options.known is None:
+        place = names.index("raw_lengthscale")
+        starts = [np.concatenate([start[:place], [np.log(k)], start[place + 1 :]]) for k in START_LENGTHSCALES]
+        start = min(starts, key=lambda theta: objective(theta)[0])
+    optimum, penalised = minimise(objective, start, parameters, options)
     engine.move(optimum.position[: len(names)])
     rho = float(np.exp(optimum.position[-1] if learn_noise else log_noise))
     posterior = Posterior(
