@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 
 from graphmatern._validation import FaultList, check_choice, check_flag, check_positive, check_whole, warn
 from graphmatern.errors import KernelError, NumericalWarning
+from graphmatern.estimators._common import rules_of
 from graphmatern.estimators._field_data import FieldData, read_field
 from graphmatern.estimators._field_results import FieldResults
 from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
@@ -21,7 +22,6 @@ from graphmatern.inference._fit_spectral import eigenpairs_used
 from graphmatern.inference._fitting import FitOptions
 from graphmatern.inference._kronecker import FieldGrid
 from graphmatern.inference._optimize import Optimum
-from graphmatern.inference._rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -246,7 +246,7 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         faults.raise_if_any()
         names = ["nu", "lengthscale"] if self.kernel is None else [n for n, _ in self.kernel.named_parameters()]
         labels = [name.replace("raw_", "") for name in names]
-        Rules(self.bounds or {}, self.priors or {}).check([*labels, "variance", "noise"], faults)
+        rules_of(self).check([*labels, "variance", "noise"], faults)
         faults.raise_if_any()
 
     @property
@@ -274,7 +274,7 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
             max_iterations=self.max_iterations,
             n_restarts=self.n_restarts,
             seed=self.random_state,
-            rules=Rules(self.bounds or {}, self.priors or {}),
+            rules=rules_of(self),
             progress=self.verbose,
             known=known,
         )
