@@ -443,3 +443,20 @@ def test_self_loops_do_not_change_the_mean_length() -> None:
         with pytest.warns(EdgeWarning):
             graph = gm.Graph.from_edges([("a", "a"), ("a", "b")], length=[997.0, 1.0], parallel=rule)
         assert weight_of(graph, "a", "b") == 1.0
+
+
+def test_a_weight_matrix_that_needs_no_correction_is_taken_as_it_is() -> None:
+    rng = np.random.default_rng(0)
+    half = sp.random_array((300, 300), density=0.01, rng=rng)
+    weights = sp.csr_array(sp.triu(half, k=1) + sp.triu(half, k=1).T)
+    plain = gm.Graph.from_adjacency(weights)
+    for other in (weights.toarray(), weights.tocoo(), weights.tocsc()):
+        assert gm.Graph.from_adjacency(other) == plain
+    weights.data[:] = 7.0  # the graph has a copy
+    assert plain.weights.data.max() < 1.0
+    # One wrong entry is still found.
+    for wrong in (-1.0, np.nan, np.inf, 3.0):
+        spoiled = plain.weights.tocsr(copy=True)
+        spoiled.data[0] = wrong
+        with pytest.raises(gm.errors.GraphError):
+            gm.Graph.from_adjacency(spoiled)

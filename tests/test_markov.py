@@ -77,6 +77,17 @@ def test_precision_equals_the_dense_reference(graph: gm.Graph, nu: int, normaliz
     forms = [weighted.T @ np.linalg.matrix_power(dense_shifted, k) @ weighted for k in (nu - 1, nu)]
     found_forms = precision.quadratic_form_matrices(f, precision.shift(lengthscale))
     np.testing.assert_allclose(found_forms, forms, rtol=1e-10, atol=1e-12 * scale)
+    # The same in the order of the factor, in which evaluations work.
+    selected = factor.selected_inverse()
+    np.testing.assert_array_equal(precision.polynomial.traces(selected, nu - 1), traces[:nu])
+    np.testing.assert_array_equal(selected.diagonal_ordered()[precision.rank], selected.diagonal())
+    ordered = f[precision.analysis.permutation]
+    found_forms = precision.quadratic_form_matrices(ordered, precision.shift(lengthscale), ordered=True)
+    np.testing.assert_allclose(found_forms, forms, rtol=1e-10, atol=1e-12 * scale)
+    for columns in (ordered, ordered[:, :1]):
+        solved = np.array(columns, order="C")
+        factor.solve_ordered(solved)
+        np.testing.assert_allclose(solved[precision.rank], inverse @ f[:, : columns.shape[1]], rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize(("nu", "normalized"), list(product([1, 2, 3], [False, True])))

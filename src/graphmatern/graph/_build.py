@@ -308,18 +308,33 @@ def parts_from_adjacency(adjacency: Any, *, nodes: Any, positions: Any, masses: 
                 received = f"rows {abbreviate(nodes)} and columns {abbreviate(adjacency.columns)}"
                 faults.add("adjacency", "must have the same names for rows and columns", received, "Reorder them.")
         adjacency = adjacency.to_numpy()
-    matrix = _matrix(adjacency, faults)
+    given = _proper(adjacency)
+    matrix = _matrix(adjacency, faults) if given is None else given
     n = matrix.shape[0]
     names = NodeNames.default(n) if nodes is None else NodeNames.build(nodes, faults)
     if names is not None and len(names) != n:
         faults.add("nodes", f"must name every row ({n})", f"{len(names)} names", "One name per row, in order.")
         names = None
-    if np.isfinite(matrix.data).all():
+    if given is None and np.isfinite(matrix.data).all():
         _note_asymmetry(matrix, faults)
     places, mass = _node_parts(names, positions, masses, faults)
     faults.raise_if_any()
     assert names is not None
-    return checked(GraphParts(_clean(matrix), names, None, places, mass))
+    return checked(GraphParts(_clean(matrix) if given is None else given, names, None, places, mass))
+
+
+def _proper(adjacency: Any) -> sp.csr_array | None:
+    """Return a copy of a matrix that needs no correction, which is soon found out; None otherwise."""
+    if not isinstance(adjacency, sp.csr_array | sp.csr_matrix) or adjacency.dtype != np.float64:
+        return None
+    if adjacency.shape[0] != adjacency.shape[1] or not adjacency.has_canonical_format:
+        return None
+    matrix = canonical(sp.csr_array(adjacency, copy=True))
+    if not (matrix.data > 0).all() or not np.isfinite(matrix.data).all() or matrix.diagonal().any():
+        return None
+    mirror = matrix.tocsc()
+    pairs = ((getattr(matrix, part), getattr(mirror, part)) for part in ("indptr", "indices", "data"))
+    return matrix if all(np.array_equal(a, b) for a, b in pairs) else None
 
 
 def _matrix(adjacency: Any, faults: FaultList) -> sp.csr_array:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components, dijkstra
+from scipy.sparse.csgraph import dijkstra
 
 from graphmatern._validation import FaultList, abbreviate, check_flag, check_whole
 from graphmatern.errors import GraphError
@@ -16,6 +16,7 @@ from graphmatern.graph._edge_rows import EdgeRows, canonical, rows_of_matrix
 from graphmatern.graph._laplacian import degrees, laplacian_matrix, sqrt_scaling
 from graphmatern.graph._names import NodeNames
 from graphmatern.graph._spectrum import Spectrum, is_dense, laplacian_spectrum
+from graphmatern.sparse._pattern import connected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -518,7 +519,7 @@ class Graph:
         """Number of the connected component of every node; shape (n_nodes,)."""
 
         def compute() -> NDArray[np.int64]:
-            labels = connected_components(self.weights, directed=False)[1].astype(np.int64)
+            labels = connected(self.weights.indptr.astype(np.int64), self.weights.indices.astype(np.int32))
             labels.flags.writeable = False
             return labels
 

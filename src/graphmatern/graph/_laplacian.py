@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
+from graphmatern.sparse._pattern import with_diagonal
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -52,17 +54,17 @@ def laplacian_matrix(
     """
     degree = degrees(weights)
     scaling = sqrt_scaling(degree, masses, normalized=normalized)
-    n, row = weights.shape[0], np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
     entries, diagonal = -weights.data, degree
     if scaling is not None:
+        row = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
         # r_i * r_j first: its rounding does not depend on the order of i and j.
         entries = entries / (scaling[row] * scaling[weights.indices])
         diagonal = (degree > 0).astype(np.float64) if normalized else degree / (scaling * scaling)
-    # The diagonal goes behind the entries of its row that lie left of it.
-    place = weights.indptr[:-1] + np.bincount(row[weights.indices < row], minlength=n)
-    data = np.insert(entries, place, diagonal)
-    indices = np.insert(weights.indices, place, np.arange(n, dtype=weights.indices.dtype))
-    indptr = weights.indptr + np.arange(n + 1, dtype=weights.indptr.dtype)
+    indptr, indices, data = with_diagonal(
+        weights.indptr.astype(np.int64), weights.indices.astype(np.int32), entries, diagonal
+    )
+    if len(indices) < 2**31:
+        indptr = indptr.astype(np.int32)
     return sp.csr_array((data, indices, indptr), shape=weights.shape)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -210,11 +211,11 @@ def _noise(options: FitOptions) -> list[Parameter | None]:
 def _fit_one_smoothness(problem: FitProblem, kernel: Matern | None, nu: int) -> FittedEngine:
     check_time(problem, nu)
     options = problem.options
+    base, hessian = _analysed_and_started(problem, kernel, nu)
     engine = MarkovEngine(
         problem.graph, nu, problem.batches, normalized=options.normalized, n_threads=problem.n_threads
     )
     fixed = () if kernel is None else tuple(name for name in kernel.fixed if name != "nu")
-    base, hessian = _start_from_part(problem, kernel, nu)
     if base is None:
         base = _start(engine, kernel, options)
     coordinates = MarkovCoordinates(engine, engine.evaluate, fixed, base, options.rules, _noise(options))
@@ -253,6 +254,18 @@ def _start(engine: MarkovEngine, kernel: Matern | None, options: FitOptions) -> 
         log_a = float(np.log(variance / engine.average_variance(log_kappa)))
         starts.append(np.array([log_kappa, log_a, options.log_noise]))
     return starts[0] if len(starts) == 1 else min(starts, key=lambda point: engine.evaluate(*point)[0])
+
+
+def _analysed_and_started(problem: FitProblem, kernel: Matern | None, nu: int) -> tuple[Floats | None, Floats | None]:
+    """Return what `_start_from_part` does; a large graph is analysed meanwhile, by a thread of its own."""
+    if problem.graph.n_nodes < _LARGE or problem.n_threads == 1:
+        return _start_from_part(problem, kernel, nu)
+    with ThreadPoolExecutor(1) as pool:
+        normalized, n_threads = problem.options.normalized, problem.n_threads
+        analysed = pool.submit(markov_precision, problem.graph, nu, normalized=normalized, n_threads=n_threads)
+        found = _start_from_part(problem, kernel, nu)
+        analysed.result()
+    return found
 
 
 def _start_from_part(problem: FitProblem, kernel: Matern | None, nu: int) -> tuple[Floats | None, Floats | None]:

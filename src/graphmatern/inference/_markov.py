@@ -6,6 +6,7 @@ sparse. Observations y = f(x) + ε with noise variances r add Aᵀ R⁻¹ A, a d
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import comb
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +118,12 @@ class MarkovPrecision:
 
     def _powers(self, degree: int, scaling: Floats | None) -> MatrixPolynomial:
         return MatrixPolynomial(
-            self._laplacian, degree, scaling=scaling, n_threads=self._n_threads, memory_limit=self._memory_limit
+            self._laplacian,
+            degree,
+            scaling=scaling,
+            n_threads=self._n_threads,
+            memory_limit=self._memory_limit,
+            check=False,  # a graph's Laplacian is what it must be
         )
 
     def next_polynomial(self) -> MatrixPolynomial:
@@ -239,7 +245,14 @@ class MarkovPrecision:
         positions = torch.as_tensor(self.analysis.diagonal_positions.astype(np.int64))
         return values.index_add(0, positions, added.to(values))
 
-    def quadratic_form_matrices(self, f: Floats, shift: float) -> tuple[Floats, Floats]:
+    @cached_property
+    def rank(self) -> NDArray[np.int64]:
+        """Place of every node in the order of the factor; shape (n_nodes,)."""
+        found = np.empty(self.graph.n_nodes, np.int64)
+        found[self.analysis.permutation] = np.arange(len(found))
+        return found
+
+    def quadratic_form_matrices(self, f: Floats, shift: float, *, ordered: bool = False) -> tuple[Floats, Floats]:
         """fᵀ A^(1/2) M^k A^(1/2) f for k = ν − 1 and ν, by products with Δ.
 
         Parameters
@@ -248,16 +261,27 @@ class MarkovPrecision:
             Functions on the nodes.
         shift : float
             2ν/κ².
+        ordered : bool
+            Whether the rows of ``f`` are in the order of the factor.
 
         Returns
         -------
         lower, own : ndarray, shape (k, k)
         """
+        if ordered and self.nu == 1:
+            lower, mixed = self.polynomial.forms(f)
+            return lower, mixed + shift * lower
+        f = f[self.rank] if ordered else f
         images = [f if self._root_mass is None else self._root_mass[:, None] * f]
         while 2 * (len(images) - 1) < self.nu:
             images.append(self._laplacian @ images[-1] + shift * images[-1])
-        lower, own = (images[k // 2].T @ images[k - k // 2] for k in (self.nu - 1, self.nu))
+        lower, own = (_products(images[k // 2], images[k - k // 2]) for k in (self.nu - 1, self.nu))
         return lower, own
+
+
+def _products(a: Floats, b: Floats) -> Floats:
+    """AᵀB; BLAS is many times slower for single columns, for which it wakes its threads."""
+    return np.asarray(a.T @ b) if a.shape[1] > 1 else np.einsum("ij,ik->jk", a, b)
 
 
 def markov_precision(graph: Graph, nu: int, *, normalized: bool, n_threads: int | None = None) -> MarkovPrecision:

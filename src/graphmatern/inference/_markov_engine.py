@@ -55,6 +55,7 @@ class MarkovEngine:
         self.precision = markov_precision(graph, nu, normalized=normalized, n_threads=n_threads)
         self._batches = list(batches)
         self._data = [np.hstack([batch.y, batch.design]) for batch in batches]
+        self._places = [self.precision.rank[batch.nodes] for batch in batches]
         self._n_covariates = batches[0].design.shape[1] if batches else 0
         # One factor and one selected inverse for every posterior precision in turn, and one of each for M.
         self._posterior: tuple[Factor, SelectedInverse] | None = None
@@ -66,18 +67,27 @@ class MarkovEngine:
         self._prior_logdet = 0.0
 
     def refactor(
-        self, which: str, coefficients: Floats, extra: Floats | None = None, *, invert: bool = True
+        self,
+        which: str,
+        coefficients: Floats,
+        extra: Floats | None = None,
+        *,
+        invert: bool = True,
+        ordered: bool = False,
     ) -> tuple[Factor, SelectedInverse]:
-        """Factorise in the memory of the last time; the selected inverse comes with it unless ``invert`` is False."""
+        """Factorise in the memory of the last time; the selected inverse comes with it unless ``invert`` is False.
+
+        ``ordered`` says that ``extra`` is in the order of the factor.
+        """
         polynomial = self.precision.polynomial if which == "_posterior" else self.precision.shifted
         kept: tuple[Factor, SelectedInverse] | None = getattr(self, which)
         if kept is None:
-            factor = polynomial.analysis.factorize_lower(polynomial.lower(coefficients, extra))
+            factor = polynomial.analysis.factorize_lower(polynomial.lower(coefficients, extra, ordered=ordered))
             kept = factor, factor.selected_inverse()
             setattr(self, which, kept)
             return kept
         factor, inverse = kept
-        polynomial.lower(coefficients, extra, out=factor.lower_values)
+        polynomial.lower(coefficients, extra, out=factor.lower_values, ordered=ordered)
         factor.update_lower()
         if invert:
             factor.selected_inverse(inverse)
@@ -109,16 +119,17 @@ class MarkovEngine:
 
         moments = Moments(self._n_covariates)
         derivatives = []
-        for batch, data in zip(self._batches, self._data, strict=True):
+        for batch, places, data in zip(self._batches, self._places, self._data, strict=True):
+            # All in the order of the factor, in which neighbours lie close together in memory.
             inverse_noise = 1.0 / (rho * batch.noise)
-            added = precision.observed(batch.nodes, rho * batch.noise)
-            posterior, selected = self.refactor("_posterior", coefficients, added)
-            right = sum_by_node(batch.nodes, inverse_noise[:, None] * data, n)
-            mean = posterior.solve(right)
-            residual = data - mean[batch.nodes]
+            added = sum_by_node(places, inverse_noise[:, None], n)[:, 0]
+            posterior, selected = self.refactor("_posterior", coefficients, added, ordered=True)
+            mean = sum_by_node(places, inverse_noise[:, None] * data, n)
+            posterior.solve_ordered(mean)
+            residual = data - mean[places]
             misfit = residual.T @ (inverse_noise[:, None] * residual)
             log_determinant = posterior.logdet() - prior_logdet - float(np.log(inverse_noise).sum())
-            used = float(added @ selected.diagonal())
+            used = float(added @ selected.diagonal_ordered())
             in_lengthscale, form_slopes = self.lengthscale_slopes(lengthscale, amplitude, selected, mean)
             # yᵀC⁻¹y = (y − m)ᵀR⁻¹(y − m) + mᵀQm: a sum, so that little is lost where the noise is small.
             forms = misfit - form_slopes[1]
@@ -157,7 +168,7 @@ class MarkovEngine:
         selected : SelectedInverse
             Of the posterior precision P.
         mean : ndarray, shape (n_nodes, k)
-            Functions f on the nodes.
+            Functions f on the nodes, in the order of the factor.
 
         Returns
         -------
@@ -172,10 +183,10 @@ class MarkovEngine:
         # d/dc of Q is ν A^½ M^(ν−1) A^½ / a, and c = 2ν/κ² changes by −2c per log κ.
         rate = -2.0 * c * nu
         below = np.array([comb(nu - 1, j) * c ** (nu - 1 - j) for j in range(nu)])
-        trace = float(below @ precision.polynomial.traces(selected)[:nu]) / amplitude
-        lower_forms, own_forms = precision.quadratic_form_matrices(mean, c)
+        trace = float(below @ precision.polynomial.traces(selected, nu - 1)) / amplitude
+        lower_forms, own_forms = precision.quadratic_form_matrices(mean, c, ordered=True)
         slopes = rate * lower_forms / amplitude, -own_forms / amplitude
-        return rate * (trace - float(inverse.diagonal().sum())), slopes
+        return rate * (trace - float(inverse.diagonal_ordered().sum())), slopes
 
     def conditioned(self, point: Floats) -> list[MarkovConditioned]:
         """Return the process given each batch; what the last evaluation left behind is taken over, not computed again.
@@ -217,7 +228,7 @@ class MarkovEngine:
         else:
             self._point = None
             _, inverse = self.refactor("_posterior", self.precision.coefficients(lengthscale, 1.0))
-        return float(inverse.diagonal().mean())
+        return float(inverse.diagonal_ordered().mean())
 
     def average_variance_slope(self, log_lengthscale: float) -> float:
         """Derivative of log `average_variance` in log κ.

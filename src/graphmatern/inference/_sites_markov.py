@@ -82,7 +82,7 @@ class MarkovPrior(LatentPrior):
         right, added = _on_nodes(self._nodes, sites, self._engine.precision.graph.n_nodes)
         for c in range(len(right)):
             factor, inverse = self._engine.refactor("_posterior", self._coefficients, added[c])
-            mean = factor.solve(right[c])[:, None]
+            mean = factor.solve(right[c])[self._engine.precision.analysis.permutation, None]
             in_lengthscale, forms = self._engine.lengthscale_slopes(self._lengthscale, self._amplitude, inverse, mean)
             in_amplitude = float(added[c] @ inverse.diagonal())  # tr(P⁻¹Q) = N − Σ η₂ v
             gradient += [in_lengthscale + forms[0].item(), in_amplitude + forms[1].item()]

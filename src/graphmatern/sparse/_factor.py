@@ -254,7 +254,8 @@ class Factor:
             part = np.ascontiguousarray(x[:, parts[task]])
             for _ in range(times):
                 self._solve_in_place(part, lower=True, upper=True, one=False)
-            x[:, parts[task]] = part
+            if count > 1:  # otherwise it is x itself
+                x[:, parts[task]] = part
 
         with self._lock:
             self._require()
@@ -305,6 +306,8 @@ class Factor:
 
     def _solve_in_place(self, x: Floats, *, lower: bool, upper: bool, one: bool) -> None:
         structure, table = self.analysis._structure, addresses()
+        if not one and x.shape[1] == 1:
+            x, one = x.reshape(-1), True
         room = np.empty(self.analysis._max_below * (1 if one else x.shape[1]) + 1)
         if one:
             if lower:
@@ -372,6 +375,12 @@ class SelectedInverse:
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
         self._panels = _aligned(analysis.n_entries)
+
+    def diagonal_ordered(self) -> Floats:
+        """Return the diagonal (n,) of A⁻¹ in the order of the factor: `diagonal` for hot loops."""
+        out = np.empty(self.analysis.n)
+        _solve.diagonal_ordered(self.analysis._structure, self._panels, out)
+        return out
 
     def diagonal(self, out: Floats | None = None) -> Floats:
         """Return the diagonal (n,) of A⁻¹."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
 
 __all__ = ["Elimination", "check_ordering", "choose"]
+
+_warnings_lock = threading.Lock()  # filters belong to all threads: whoever changes them waits for the others
 
 _NAMES = ("auto", "metis", "minimum_degree", "natural")
 
@@ -74,7 +77,7 @@ def _metis(indptr: Longs, indices: Ints) -> Ints:
         raise ResourceError(f"METIS cannot order {len(neighbours)} entries; use `ordering='minimum_degree'`.")
     starts = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(columns[off_diagonal], minlength=n), out=starts[1:])
-    with warnings.catch_warnings():
+    with _warnings_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecations within the wrapper
         import pymetis
 

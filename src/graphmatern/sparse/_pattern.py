@@ -16,8 +16,17 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int32]
     Longs = NDArray[np.int64]
+    Floats = NDArray[np.float64]
 
-__all__ = ["breadth_first", "canonical", "power_nnz", "relabel", "transpose_positions"]
+__all__ = [
+    "breadth_first",
+    "canonical",
+    "connected",
+    "power_nnz",
+    "relabel",
+    "transpose_positions",
+    "with_diagonal",
+]
 
 #: Node numbers and, where they fit, positions in the caller's values are kept in 32 bits; all offsets
 #: into the factor in 64.  A name of its own so that a test can lower it.
@@ -134,6 +143,63 @@ def relabel(indptr: Longs, indices: Ints, order: Ints) -> tuple[Longs, Ints]:
 
 
 @jit
+def connected(indptr: Longs, indices: Ints) -> Longs:
+    """Return the number (n,) of each node's connected component, counted in the order of their first nodes."""
+    n = len(indptr) - 1
+    # Every node points to one of its component with a smaller number, the first to itself.
+    first = np.arange(n)
+    for j in range(n):
+        a = j
+        for p in range(indptr[j], indptr[j + 1]):
+            if indices[p] >= j:
+                continue
+            while first[a] != a:
+                first[a] = first[first[a]]
+                a = first[a]
+            b = np.int64(indices[p])
+            while first[b] != b:
+                first[b] = first[first[b]]
+                b = first[b]
+            if a < b:
+                first[b] = a
+            else:
+                first[a] = b
+    count = 0
+    for j in range(n):
+        if first[j] == j:
+            first[j] = count
+            count += 1
+        else:
+            first[j] = first[first[j]]
+    return first
+
+
+@jit
+def with_diagonal(indptr: Longs, indices: Ints, values: Floats, diagonal: Floats) -> tuple[Longs, Ints, Floats]:
+    """Return a matrix with sorted indices and no diagonal with one put in."""
+    n = len(indptr) - 1
+    new_indptr = np.empty(n + 1, np.int64)
+    new_indices = np.empty(len(indices) + n, np.int32)
+    new_values = np.empty(len(indices) + n)
+    write = 0
+    for j in range(n):
+        new_indptr[j] = write
+        p, end = indptr[j], indptr[j + 1]
+        while p < end and indices[p] < j:
+            new_indices[write], new_values[write] = indices[p], values[p]
+            p += 1
+            write += 1
+        new_indices[write], new_values[write] = j, diagonal[j]
+        write += 1
+        while p < end:
+            new_indices[write], new_values[write] = indices[p], values[p]
+            p += 1
+            write += 1
+    new_indptr[n] = write
+    return new_indptr, new_indices, new_values
+
+
+@jit
 def transpose_positions(indptr: Longs, indices: Ints) -> Longs:
     """Return, for each position (nnz,) of a symmetric pattern, the position of the transposed entry."""
     filled = indptr[:-1].copy()
@@ -175,7 +241,7 @@ def _count_ball(indptr: Longs, indices: Ints, radius: int, limit: int) -> int:
     return total
 
 
-def power_nnz(matrix: spmatrix | sparray, nu: int, *, limit: int | None = None) -> int:
+def power_nnz(matrix: spmatrix | sparray, nu: int, *, limit: int | None = None, check: bool = True) -> int:
     """Count the entries of the pattern of ``matrix ** nu`` without forming it.
 
     Parameters
@@ -186,6 +252,8 @@ def power_nnz(matrix: spmatrix | sparray, nu: int, *, limit: int | None = None) 
         The power, at least 0.
     limit : int, optional
         Stop counting above this; the count returned is then some number larger than ``limit``.
+    check : bool
+        Whether to check that the pattern is symmetric and holds the diagonal.
 
     Returns
     -------
@@ -204,5 +272,7 @@ def power_nnz(matrix: spmatrix | sparray, nu: int, *, limit: int | None = None) 
     faults = FaultList("nothing was counted")
     check_whole("nu", nu, faults, minimum=0, remedy="Powers are whole numbers.")
     faults.raise_if_any()
-    indptr, indices = canonical(matrix)
+    indptr, indices = canonical(matrix, check=check)
+    if nu == 1:
+        return len(indices)
     return int(_count_ball(indptr, indices, nu, 2**62 if limit is None else limit))

@@ -7,7 +7,7 @@ memory in the order in which the factorisation reads and writes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from scipy import sparse
@@ -64,9 +64,8 @@ def _combine(
 
 
 @jit
-def _traces(tree: Structure, panels: Floats, powers: Floats, identity: Floats) -> Floats:
+def _traces(tree: Structure, panels: Floats, powers: Floats, identity: Floats, degree: int) -> Floats:
     """tr(Z Δ^j) for j = 0, ..., degree, with Z symmetric and stored in panels."""
-    degree = len(powers)
     result = np.zeros(degree + 1)
     for s in range(len(tree.height)):
         column = tree.panel[s]
@@ -83,11 +82,39 @@ def _traces(tree: Structure, panels: Floats, powers: Floats, identity: Floats) -
     return result
 
 
-def _checked(matrix: sparse.sparray | sparse.spmatrix, degree: int, scaling: Floats | None) -> sparse.csc_array:
+@jit
+def _forms(tree: Structure, values: Floats, identity: Floats, x: Floats, y: Floats) -> tuple[float, float]:
+    """Xᵀ diag(identity) y and xᵀAy, A given by its lower triangle, all in the order of the factor."""
+    plain = 0.0
+    mixed = 0.0
+    for s in range(len(tree.height)):
+        begin = tree.start[s]
+        width = tree.start[s + 1] - begin
+        shift = tree.row_start[s] - width
+        for i in range(begin, begin + width):
+            first = tree.entry_start[i]
+            from_x = 0.5 * values[first] * x[i]
+            from_y = 0.5 * values[first] * y[i]
+            for p in range(first + 1, tree.entry_start[i + 1]):
+                row = tree.entry_row[p]
+                j = begin + row if row < width else np.int64(tree.rows[shift + row])
+                from_x += values[p] * x[j]
+                from_y += values[p] * y[j]
+            plain += identity[i] * x[i] * y[i]
+            mixed += from_x * y[i] + from_y * x[i]
+    return plain, mixed
+
+
+def _checked(
+    matrix: sparse.sparray | sparse.spmatrix, degree: int, scaling: Floats | None, check: bool
+) -> sparse.csc_array:
     """Return a copy of a symmetric, finite matrix with sorted indices and its whole diagonal."""
     faults = FaultList("no polynomial was made")
     check_whole("degree", degree, faults, minimum=1, remedy="Powers are whole numbers.")
     faults.raise_if_any()
+    if not check:
+        rows = cast("sparse.csr_array", matrix)
+        return sparse.csc_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)  # its own transpose
     canonical(matrix)  # raises unless it is square, its pattern symmetric, its diagonal stored
     base = sparse.csc_array(matrix, dtype=np.float64, copy=True)
     base.sum_duplicates()
@@ -115,6 +142,8 @@ class MatrixPolynomial:
         Diagonal of S; 1 by default.
     n_threads, memory_limit
         As for `analyze`.
+    check : bool
+        Whether to check that the matrix is as it must be; without it, it must be a csr_array with sorted indices.
 
     Attributes
     ----------
@@ -144,8 +173,9 @@ class MatrixPolynomial:
         scaling: Floats | None = None,
         n_threads: int | None = None,
         memory_limit: float | None = None,
+        check: bool = True,
     ) -> None:
-        base = _checked(matrix, degree, scaling)
+        base = _checked(matrix, degree, scaling, check)
         pattern = self._power_pattern(base, degree, memory_limit)
         self.analysis = analyze(pattern, n_threads=n_threads, memory_limit=memory_limit, check=False)
         positions = self.analysis.lower_positions
@@ -175,7 +205,7 @@ class MatrixPolynomial:
         """Pattern of the highest power, once its size is known to be affordable."""
         limit = 0.8 * available_memory() if memory_limit is None else memory_limit
         per_entry = 16 + 4 * degree  # pattern, values, half of each power
-        count = power_nnz(base, degree, limit=int(limit / per_entry) + 1)
+        count = power_nnz(base, degree, limit=int(limit / per_entry) + 1, check=False)
         if count * per_entry > limit:
             raise ResourceError(
                 f"power {degree} of a matrix of {base.shape[0]:,} rows and {base.nnz:,} entries has at least {count:,} "
@@ -195,7 +225,14 @@ class MatrixPolynomial:
         """Highest power."""
         return len(self._powers)
 
-    def lower(self, coefficients: Floats, extra: Floats | None = None, out: Floats | None = None) -> Floats:
+    def lower(
+        self,
+        coefficients: Floats,
+        extra: Floats | None = None,
+        out: Floats | None = None,
+        *,
+        ordered: bool = False,
+    ) -> Floats:
         """Values of the permuted lower triangle, as `Factor.update_lower` takes them.
 
         Parameters
@@ -206,13 +243,16 @@ class MatrixPolynomial:
             A diagonal to add, in the caller's order.
         out : ndarray (m,), optional
             Where to write.
+        ordered : bool
+            Whether ``extra`` is in the order of the factor instead.
         """
         size = self._powers.shape[1]
         out = np.empty(size) if out is None else float_buffer(out, size, "out")
         terms = float_buffer(np.asarray(coefficients, np.float64), self.degree + 1, "coefficients")
         added = self._nothing
         if extra is not None:
-            added = float_buffer(np.asarray(extra, np.float64), self.analysis.n, "extra")[self.analysis.permutation]
+            added = float_buffer(np.asarray(extra, np.float64), self.analysis.n, "extra")
+            added = added if ordered else added[self.analysis.permutation]
         _combine(self._powers, terms, self._diagonal, self._identity, added, out)
         return out
 
@@ -224,13 +264,32 @@ class MatrixPolynomial:
         full[self.analysis.mirror_positions] = lower
         return full
 
-    def traces(self, inverse: SelectedInverse) -> Floats:
-        """tr(Z S Δ^j S) for j = 0, ..., degree, for a selected inverse Z of the same analysis; shape (degree + 1,)."""
+    def traces(self, inverse: SelectedInverse, degree: int | None = None) -> Floats:
+        """tr(Z S Δ^j S) for j = 0, ..., degree, for a selected inverse Z of the same analysis; shape (degree + 1,).
+
+        Parameters
+        ----------
+        inverse : SelectedInverse
+            Z.
+        degree : int, optional
+            Where to stop; by default the highest power.
+        """
         if inverse.analysis is not self.analysis:
             faults = FaultList("no traces were computed")
             remedy = "Use the selected inverse of a factor of `analysis`."
             raise faults.raise_now("inverse", "must belong to the same analysis", "another", remedy)
-        return _traces(self.analysis._structure, inverse._panels, self._powers, self._identity)
+        highest = self.degree if degree is None else degree
+        return _traces(self.analysis._structure, inverse._panels, self._powers, self._identity, highest)
+
+    def forms(self, x: Floats) -> tuple[Floats, Floats]:
+        """XᵀS²X and XᵀSΔSX for x (n, k), whose rows are in the order of the factor; each of shape (k, k)."""
+        columns = np.ascontiguousarray(x.T)
+        plain, mixed = np.empty((len(columns), len(columns))), np.empty((len(columns), len(columns)))
+        for a, one in enumerate(columns):
+            for b, other in enumerate(columns[: a + 1]):
+                found = _forms(self.analysis._structure, self._powers[0], self._identity, one, other)
+                plain[a, b], mixed[a, b] = plain[b, a], mixed[b, a] = found
+        return plain, mixed
 
     def pull_back(self, gradient: Floats) -> Floats:
         """Gradient in the coefficients, given that (nnz,) in the `values`; shape (degree + 1,)."""
