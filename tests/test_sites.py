@@ -17,6 +17,7 @@ from graphmatern.inference._fit_sites import SITE_ENGINES, SiteFit, SiteProblem
 from graphmatern.inference._fitting import FitOptions
 from graphmatern.inference._markov_engine import MarkovEngine
 from graphmatern.inference._sites import LatentPosterior, LatentPrior, SiteObservations, Sites, fit_sites
+from graphmatern.inference._sites_dense import DensePrior
 from graphmatern.inference._sites_markov import MarkovPosterior, MarkovPrior, SolvedPrior
 from graphmatern.inference._sites_spectral import SpectralPosterior, SpectralPrior
 from graphmatern.likelihoods import (
@@ -256,3 +257,43 @@ def test_extreme_counts_converge() -> None:
     found = fit_sites(latent("spectral", SMALL, nodes), observed, observed.start())
     assert found.converged
     assert np.isfinite(found.elbo)
+
+
+class Plain(DensePrior):
+    def gradient(self, sites: Sites, marginals: Any) -> Any:
+        return np.zeros(0)
+
+
+@pytest.mark.parametrize(("strongest", "digits"), [(1.0, 1e-10), (1e9, 1e-6)])
+def test_features_and_covariance_give_the_same_marginals(strongest: float, digits: float) -> None:
+    rng = np.random.default_rng(21)
+    features = rng.standard_normal((12, 12))  # square: both ways are open
+    second = np.exp(rng.normal(0, 2, (3, 12)))
+    second[:, 0] = strongest
+    second[1, 3:5] = -0.05 / np.sum(features[3:5] ** 2, axis=1)
+    sites = Sites(rng.standard_normal((3, 12)) * np.abs(second), second)
+    covariance = features @ features.T
+    ways = Plain(features), Plain(None, covariance)
+    assert [way.in_function_space for way in ways] == [False, True]
+    for way in ways:
+        found = way.marginals(sites)
+        for c in range(3):
+            exact = np.linalg.inv(np.linalg.inv(covariance) + np.diag(second[c]))
+            np.testing.assert_allclose(found.variance[c], np.diag(exact), rtol=digits)
+            np.testing.assert_allclose(found.mean[c], exact @ sites.first[c], rtol=10 * digits, atol=digits)
+        expected = sum(np.linalg.slogdet(np.eye(12) + covariance * one)[1] for one in second)
+        assert found.log_determinant == pytest.approx(expected, rel=digits)
+    gradients = [way.covariance_gradient(sites, way.marginals(sites)) for way in ways]
+    np.testing.assert_allclose(gradients[0], gradients[1], rtol=10 * digits, atol=1e-9 * strongest)
+
+
+@pytest.mark.data
+def test_a_careful_beginning_finds_a_better_optimum() -> None:
+    """From the first guess long steps give up observations that short ones bring to their side."""
+    cora = gm.datasets.load_cora()
+    nodes = np.random.default_rng(3).permutation(cora.graph.n_nodes)[:140]
+    observed = observe(RobustMax(7), nodes, cora.values.astype("category").cat.codes.to_numpy()[nodes])
+    prior = SpectralPrior(gm.Matern(6.0, 9.0).on(cora.graph, False, 500), nodes)
+    careful, hasty = (fit_sites(prior, observed, start, tolerance=1e-8) for start in (None, observed.start()))
+    assert careful.converged
+    assert careful.elbo > hasty.elbo + 5.0

@@ -6,7 +6,7 @@ costs no more than that of a Gaussian marginal likelihood.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,9 +43,12 @@ __all__ = ["SITE_ENGINES", "SiteFit", "SiteProblem", "fit_markov_sites", "fit_sp
 
 _BOUNDS = {"noise": (1e-6, 1e4), "scale": (1e-4, 1e4), "df": (2.05, 1e3), "dispersion": (1e-6, 1e3)}
 _MEAN = Parameter("mean", -1e3, 1e3)
-_TOLERANCE = 1e-6  # of a derivative of the ELBO, per observation
+# While the parameters move: how many nats they need not gain, and how exact the sites are, relative to the ELBO. Where
+# the ELBO has several optima, which differ by nats, there is no point in more.
+_PRECISION = {True: (5e-7, 1e-10), False: (1e-4, 1e-8)}
+_TO_KEEP = 1e-12  # how exact the sites are at the end
 _FIRST_STEP = 0.5  # in logarithms: far from the optimum the sites converge slowly
-_UPDATES, _LAST_UPDATES = 60, 1000  # of the sites, on the way and at the end
+_UPDATES, _LAST_UPDATES = 60, 1000  # of the sites at most, on the way and at the end
 _ROUNDS = 4  # times that the sites are begun afresh, at most
 _FRESH_GAIN = 1e-4  # of the ELBO, by which a fresh beginning must be better
 
@@ -162,7 +165,7 @@ class SiteFit(Learned):
 
 
 class _Bound:
-    """The negative converged ELBO as a function of all parameters; sites are begun where they ended the last time."""
+    """The negative converged ELBO as a function of all parameters; sites are begun from the best found so far."""
 
     def __init__(self, problem: SiteProblem, prior: Callable[..., LatentPrior]) -> None:
         self._observed, self._prior = problem.observed, prior
@@ -175,8 +178,8 @@ class _Bound:
             self.others.append(_MEAN)
             self.start.append(self._mean)
         self.state: SiteState | None = None
-        self._begin = problem.start
-        self._updates = _UPDATES
+        self._begin, self._best = problem.start, -np.inf
+        self._settled = False  # while the parameters move, the sites need not be exact
 
     def _parameter(self, name: str, problem: SiteProblem) -> Parameter:
         """Bounds and prior of a parameter of the likelihood, in its unconstrained coordinate."""
@@ -196,9 +199,18 @@ class _Bound:
         """Value and gradient in the engine's coordinates and the others."""
         observed, mean = self._observed, self.move(others)
         prior = self._prior(coordinates)
-        begin = self._begin or observed.start(mean)
-        state = fit_sites(prior, observed, begin, mean=mean, max_iterations=self._updates)
-        self.state, self._begin = state, state.sites
+        state = fit_sites(
+            prior,
+            observed,
+            self._begin,
+            mean=mean,
+            tolerance=_TO_KEEP if self._settled else _PRECISION[observed.likelihood.log_concave][1],
+            max_iterations=_LAST_UPDATES if self._settled else _UPDATES,
+            rival=None if self._settled or self._best == -np.inf else self._best,
+        )
+        self.state = state
+        if state.elbo > self._best:
+            self._best, self._begin = state.elbo, state.sites
         in_others = []
         if self._raw:
             variance = torch.from_numpy(state.marginals.variance)
@@ -218,25 +230,20 @@ class _Bound:
         The ELBO of a likelihood that is not log-concave has several maxima over the sites, and the way there decides.
         """
         count = 0
-        # Finer than the standard errors of the parameters need not be.
-        tolerance = max(options.tolerance, _TOLERANCE * (100 + len(self._observed.nodes)))
-        options = replace(options, tolerance=tolerance)
+        to_gain, _ = _PRECISION[self._observed.likelihood.log_concave]
         for _ in range(_ROUNDS):
-            optimum, penalised = minimise(objective, start, parameters, options, first_step=_FIRST_STEP)
+            optimum, penalised = minimise(objective, start, parameters, options, first_step=_FIRST_STEP, dear=to_gain)
             count += optimum.n_evaluations
-            self._updates = _LAST_UPDATES
-            objective(optimum.position)
-            self._updates = _UPDATES
-            kept = self.state
-            assert kept is not None
-            if options.known is not None:
+            if options.known is not None or self._observed.likelihood.log_concave:
                 break
-            self._begin = None
-            value, _ = objective(optimum.position)
-            if not value < -kept.elbo - _FRESH_GAIN * (1.0 + abs(kept.elbo)):
-                self.state, self._begin = kept, kept.sites
+            kept, self._begin = self._begin, None
+            value, _ = penalised(optimum.position)
+            if not value < optimum.value - _FRESH_GAIN * (1.0 + abs(optimum.value)):
+                self._begin = kept
                 break
             start = optimum.position
+        self._settled = True
+        objective(optimum.position)
         return (
             Optimum(optimum.position, optimum.value, optimum.gradient, count, optimum.converged, optimum.message),
             penalised,

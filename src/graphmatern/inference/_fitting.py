@@ -236,8 +236,13 @@ def minimise(
     options: FitOptions,
     hessian: Floats | None = None,
     first_step: float = 1.0,
+    dear: float | None = None,
 ) -> tuple[Optimum, Objective]:
-    """Find the best parameters from one or several starting points; returns the penalised objective as well."""
+    """Find the best parameters from one or several starting points; returns the penalised objective as well.
+
+    With a guess of the Hessian at the first start L-BFGS is replaced by BFGS; also where evaluations are dear:
+    ``dear`` then says what it need not gain any more.
+    """
     penalised = with_priors(objective, parameters)
     bounds = [(one.low, one.high) for one in parameters]
     if options.known is not None:
@@ -251,17 +256,20 @@ def minimise(
     best: Optimum | None = None
     count = 0
     for number, one in enumerate(starts):
+        guess = hessian if number == 0 else None
+        frugal = options.optimizer == "lbfgs" and (dear is not None or guess is not None)
         try:
             found = find_minimum(
                 penalised,
                 one,
                 bounds,
-                method=options.optimizer,
+                method="bfgs" if frugal else options.optimizer,
                 max_iterations=options.max_iterations,
                 learning_rate=options.learning_rate,
                 tolerance=options.tolerance,
-                hessian=hessian if number == 0 and options.optimizer == "lbfgs" else None,
+                hessian=guess,
                 first_step=first_step,
+                **({} if dear is None else {"to_gain": dear}),
                 progress=options.progress,
             )
         except NumericalError:

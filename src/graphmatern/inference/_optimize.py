@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Optimum", "curvature", "find_minimum"]
 
-# A quasi-Newton fit stops where it expects to gain less than this, in nats: parameters are then within some hundredths
-# of a standard error of the optimum.
-_NATS_TO_GAIN = 2e-4
-
 
 @dataclass(frozen=True)
 class Optimum:
@@ -65,6 +61,7 @@ def find_minimum(
     hessian: Floats | None = None,
     tolerance: float = 1e-5,
     first_step: float = 1.0,
+    to_gain: float = 2e-4,
     progress: bool | None = None,
 ) -> Optimum:
     """Minimise a function of its value and gradient.
@@ -77,18 +74,21 @@ def find_minimum(
         Where to begin; moved into the bounds.
     bounds : list of (float, float)
         One pair per parameter.
-    method : {"lbfgs", "adam"}
-        The optimiser.
+    method : {"lbfgs", "bfgs", "adam"}
+        The optimiser; "bfgs" for objectives so dear that every evaluation counts, which it ends in terms of the value.
     max_iterations : int
         Iterations at most.
     learning_rate : float
         Step size of Adam.
     hessian : ndarray, shape (n_parameters, n_parameters), optional
-        A good guess of the curvature, positive definite: quasi-Newton steps from it need few evaluations.
+        A good guess of the curvature, positive definite, for "bfgs".
     tolerance : float
         Largest derivative at which L-BFGS may stop.
     first_step : float
-        Longest first step of L-BFGS in any direction: that of the gradient itself may end at the bounds.
+        Longest first step in any direction without such a guess: that of the gradient itself may end at the bounds.
+    to_gain : float
+        BFGS stops where it expects to gain less than this. With 2e-4 nats to gain, parameters are within some
+        hundredths of a standard error of the optimum.
     progress : bool, optional
         Whether to show a progress bar; by default, where the error stream is a terminal.
 
@@ -123,9 +123,12 @@ def find_minimum(
     with bar:
         if method == "adam":
             return _adam(counted, start, low, high, max_iterations, learning_rate)
-        if hessian is not None:
-            return _quasi_newton(counted, start, low, high, hessian, max_iterations)
         at_start = counted(start)
+        if method == "bfgs":
+            if hessian is None:
+                size = float(np.abs(at_start[1]).max(initial=0.0)) / first_step
+                hessian = max(1.0, size) * np.eye(len(start))
+            return _quasi_newton(counted, start, at_start, low, high, hessian, max_iterations, to_gain)
         size = max(1.0, float(np.abs(at_start[1]).max(initial=0.0)) / first_step)
 
         def scaled(position: Floats) -> tuple[float, Floats]:
@@ -164,20 +167,27 @@ def _steepest(position: Floats, gradient: Floats, low: Floats, high: Floats) -> 
 
 
 def _quasi_newton(
-    objective: Objective, start: Floats, low: Floats, high: Floats, hessian: Floats, steps: int
+    objective: Objective,
+    start: Floats,
+    at_start: tuple[float, Floats],
+    low: Floats,
+    high: Floats,
+    hessian: Floats,
+    steps: int,
+    to_gain: float,
 ) -> Optimum:
     """BFGS within bounds from a guess of the Hessian, for objectives so dear that every evaluation counts."""
     inverse = np.linalg.inv(hessian)
     position, count = start, 1
-    value, gradient = objective(position)
+    value, gradient = at_start
     expected = np.inf
     for _ in range(steps):
         free = ~_held(position, gradient, low, high)
         direction = np.zeros_like(position)
         direction[free] = -inverse[np.ix_(free, free)] @ gradient[free]
         expected = -0.5 * float(gradient @ direction)
-        if expected < _NATS_TO_GAIN:
-            return Optimum(position, value, gradient, count, True, f"less than {_NATS_TO_GAIN:g} nats to gain")
+        if expected < to_gain:
+            return Optimum(position, value, gradient, count, True, f"less than {to_gain:g} nats to gain")
         size = min(1.0, 2.0 / float(np.abs(direction).max()))  # never more than a factor of e² at once
         while True:
             trial = np.clip(position + size * direction, low, high)

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["LatentPosterior", "LatentPrior", "Marginals", "SiteObservations", "SiteState", "Sites", "fit_sites"]
 
 _SMALLEST_STEP = 2.0**-16
+_APPROACH, _APPROACH_SHARE = 10, 0.3  # updates of a careful beginning, and how far each goes
+_COARSE = 1e-2  # of its distance from a rival's ELBO, to which an ELBO must be known
+_ROUNDING = 1e-9  # relative gains that rounding may hide
 _SLACK = 1e-12  # by which rounding may lower an ELBO, relative to its size
 
 
@@ -223,11 +226,12 @@ def _centred(sites: Sites, marginals: Marginals) -> tuple[Sites, Marginals]:
 def fit_sites(
     prior: LatentPrior,
     observed: SiteObservations,
-    start: Sites,
+    start: Sites | None = None,
     *,
     mean: float = 0.0,
     tolerance: float = 1e-12,
     max_iterations: int = 200,
+    rival: float | None = None,
 ) -> SiteState:
     """Maximise the ELBO over the sites at fixed parameters.
 
@@ -241,14 +245,16 @@ def fit_sites(
         The latent processes.
     observed : SiteObservations
         The observations.
-    start : Sites
-        Where to begin.
+    start : Sites, optional
+        Where to begin; by default afresh, from the likelihood's guess at f.
     mean : float
         Constant mean of the latent processes.
     tolerance : float
         The updates end where a full one would gain about this much, relative to 1 + |ELBO|.
     max_iterations : int
         Updates at most.
+    rival : float, optional
+        The ELBO at other parameters, to compare with: the further from it, the sooner the updates may end.
 
     Returns
     -------
@@ -256,13 +262,32 @@ def fit_sites(
         Its ELBO is at least that of the start.
     """
     found = None
-    with contextlib.suppress(NumericalError):
-        found = _climb(prior, observed, evaluate_sites(prior, observed, start, mean), mean, tolerance, max_iterations)
+    if start is not None:
+        with contextlib.suppress(NumericalError):
+            state = evaluate_sites(prior, observed, start, mean)
+            found = _climb(prior, observed, state, mean, tolerance, max_iterations, rival)
     if found is None or not found.converged:  # sites of other parameters may not suit these
-        fresh = evaluate_sites(prior, observed, observed.start(mean), mean)
+        fresh = _begin_afresh(prior, observed, mean)
         if found is None or fresh.elbo > found.elbo:
-            found = _climb(prior, observed, fresh, mean, tolerance, max_iterations)
+            found = _climb(prior, observed, fresh, mean, tolerance, max_iterations, rival)
     return found
+
+
+def _begin_afresh(prior: LatentPrior, observed: SiteObservations, mean: float) -> SiteState:
+    """A state to climb from, without sites of other parameters.
+
+    Where the log-likelihood is not concave the ELBO has several optima. Observations that the first guess has on the
+    wrong side get negative sites, and long steps give them up for lost; short ones without negative sites bring most of
+    them over first.
+    """
+    state = evaluate_sites(prior, observed, observed.start(mean), mean)
+    if observed.likelihood.log_concave:
+        return state
+    for _ in range(_APPROACH):
+        first, second = state.target()
+        target = Sites(first, np.maximum(second, 0.0))
+        state = evaluate_sites(prior, observed, state.sites.towards(target, _APPROACH_SHARE), mean)
+    return state
 
 
 def _climb(
@@ -272,6 +297,7 @@ def _climb(
     mean: float,
     tolerance: float,
     max_iterations: int,
+    rival: float | None,
 ) -> SiteState:
     """Update the sites of a state until nothing is gained; see `fit_sites`."""
     memory = _Memory()
@@ -281,7 +307,9 @@ def _climb(
         residual = _residual(state, target)
         # From a start without sites the ELBO of counts may be -1e44: relative to that, anything would be converged.
         scale = 1.0 + min(abs(state.elbo), 1e3 * len(residual))
-        if 0.5 * float(residual @ residual) <= tolerance * scale:
+        enough = tolerance * scale if rival is None else max(tolerance * scale, _COARSE * abs(state.elbo - rival))
+        gain = 0.5 * float(residual @ residual)
+        if gain <= enough:
             converged = True
             break
         guess = memory.extrapolate(target, residual)
@@ -294,6 +322,7 @@ def _climb(
                 positive = Sites(target.first, np.maximum(target.second, 0.0))
                 stepped = _ascend(prior, observed, state, positive, 1.0, mean)
                 if stepped is None:
+                    converged = gain <= _ROUNDING * scale
                     break
                 clipped += 1
             found, share = stepped[0], min(1.0, 2.0 * stepped[1])

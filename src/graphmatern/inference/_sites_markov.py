@@ -13,7 +13,7 @@ import numpy as np
 
 from graphmatern.inference._observations import sum_by_node
 from graphmatern.inference._sites import LatentPosterior, LatentPrior, Marginals
-from graphmatern.inference._sites_spectral import DensePrior, covariance_root
+from graphmatern.inference._sites_dense import DensePrior
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,18 +117,18 @@ class SolvedPrior(DensePrior):
         factor, _ = engine.refactor("_posterior", engine.precision.coefficients(lengthscale, amplitude), invert=False)
         self._solved = factor.solve(right)
         covariance = self._solved[distinct]
-        self._covariance = 0.5 * (covariance + covariance.T)
-        super().__init__(covariance_root(self._covariance)[self._place])
+        self._distinct = 0.5 * (covariance + covariance.T)
+        super().__init__(None, self._distinct[np.ix_(self._place, self._place)])
 
     def gradient(self, sites: Sites, marginals: Marginals) -> Floats:
         """Derivative of KL(q ‖ p) in log κ and log a at fixed q: K_xx changes by −K ∂Q K; shape (2,)."""
-        precision, n = self._engine.precision, len(self._covariance)
+        precision, n = self._engine.precision, len(self._distinct)
         change = self.covariance_gradient(sites, marginals)
         change = sum_by_node(self._place, sum_by_node(self._place, change, n).T, n)
         c = precision.shift(self._lengthscale)
         lower, _ = precision.quadratic_form_matrices(self._solved, c)
         in_lengthscale = 2.0 * c * precision.nu * float(np.sum(change * lower)) / self._amplitude
-        return np.array([in_lengthscale, float(np.sum(change * self._covariance))])
+        return np.array([in_lengthscale, float(np.sum(change * self._distinct))])
 
 
 class MarkovPosterior(LatentPosterior):

@@ -1,8 +1,7 @@
 """Sites on eigenvectors: any kernel, continuous smoothness.
 
-The processes at the observed nodes are f = R z with z ~ N(0, I). In feature space R = Φ W^½, (n, ℓ); with fewer
-observations than eigenvectors any R with R Rᵀ = K serves, (n, n). Under q, z has precision B = I + Rᵀ diag(η₂) R,
-which is positive definite exactly where q exists, negative sites or not.
+The processes at the observed nodes have the features R = Φ W^½, (n, ℓ); with fewer observations than eigenvectors,
+their covariance R Rᵀ serves.
 """
 
 from __future__ import annotations
@@ -13,82 +12,19 @@ import numpy as np
 import scipy.linalg as la
 import torch
 
-from graphmatern.errors import NotPositiveDefiniteError
-from graphmatern.inference._sites import LatentPosterior, LatentPrior, Marginals
+from graphmatern.inference._sites import LatentPosterior
+from graphmatern.inference._sites_dense import DensePrior, cholesky_or_raise, precision_of_features
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
-    from graphmatern.inference._sites import Sites
+    from graphmatern.inference._sites import Marginals, Sites
     from graphmatern.kernels import BoundKernel
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["DensePrior", "SpectralPosterior", "SpectralPrior"]
-
-
-def _factorise(root: Floats, second: Floats) -> Floats:
-    """Cholesky factor of B = I + Rᵀ diag(η₂) R, lower; raises where negative sites outweigh the prior."""
-    inner = root.T @ (second[:, None] * root)
-    inner[np.diag_indices_from(inner)] += 1.0
-    try:
-        return np.asarray(la.cholesky(inner, lower=True, overwrite_a=True, check_finite=False))
-    except la.LinAlgError:
-        raise NotPositiveDefiniteError("negative sites outweigh the prior", -1) from None
-
-
-def covariance_root(covariance: Floats) -> Floats:
-    """R with R Rᵀ = K for a covariance that may be singular; shape (n, n)."""
-    try:
-        return np.asarray(la.cholesky(covariance, lower=True, check_finite=False))
-    except la.LinAlgError:
-        values, vectors = la.eigh(covariance, check_finite=False)
-        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
-
-
-class DensePrior(LatentPrior):
-    """Processes given by a root of their covariance at the observations; what is differentiated is up to subclasses.
-
-    Parameters
-    ----------
-    root : ndarray, shape (n, r)
-        R.
-    """
-
-    def __init__(self, root: Floats) -> None:
-        self._root = root
-
-    def _halves(self, sites: Sites) -> Iterator[tuple[Floats, Floats]]:
-        """For each process the factor L of B, and L⁻¹Rᵀ, whose columns' squares are the variances; (r, r), (r, n)."""
-        for second in sites.second:
-            factor = _factorise(self._root, second)
-            yield factor, la.solve_triangular(factor, self._root.T, lower=True, check_finite=False)
-
-    def marginals(self, sites: Sites) -> Marginals:
-        """Marginals of q; see `LatentPrior.marginals`."""
-        mean, variance = np.empty(sites.first.shape), np.empty(sites.first.shape)
-        log_determinant = 0.0
-        for c, (factor, half) in enumerate(self._halves(sites)):
-            mean[c] = half.T @ (half @ sites.first[c])
-            variance[c] = np.einsum("ij,ij->j", half, half)
-            log_determinant += 2.0 * float(np.log(np.diag(factor)).sum())
-        return Marginals(mean, variance, log_determinant)
-
-    def covariance_gradient(self, sites: Sites, marginals: Marginals) -> Floats:
-        """Derivative of KL(q ‖ p) in the prior covariance K at the observations, at fixed q; shape (n, n).
-
-        It is ½ Σ (G − α αᵀ) over the processes, with G = K⁻¹ − K⁻¹SK⁻¹ = H − HSH, H = diag(η₂), α = K⁻¹m = η₁ − η₂m.
-        """
-        total = np.diag(sites.second.sum(axis=0))
-        for c, (_, half) in enumerate(self._halves(sites)):
-            scaled = half * sites.second[c]
-            total -= scaled.T @ scaled
-        alpha = sites.first - sites.second * marginals.mean
-        total -= alpha.T @ alpha
-        return 0.5 * total
+__all__ = ["SpectralPosterior", "SpectralPrior"]
 
 
 class SpectralPrior(DensePrior):
@@ -107,15 +43,13 @@ class SpectralPrior(DensePrior):
         self._weights = bound.weights()
         self._features = bound.spectrum._basis[nodes]
         w = self._weights.detach().cpu().numpy()
-        root = self._features * np.sqrt(w)
-        self._in_function_space = len(nodes) < len(w)
-        super().__init__(covariance_root(root @ root.T) if self._in_function_space else root)
+        super().__init__(self._features * np.sqrt(w))
 
     def gradient(self, sites: Sites, marginals: Marginals) -> Floats:
         """Derivative of KL(q ‖ p) in the kernel's free raw parameters at fixed q; shape (n_free,)."""
         if not self._free:
             return np.zeros(0)
-        if self._in_function_space:
+        if self.in_function_space:
             change = self.covariance_gradient(sites, marginals)
             in_weights = np.einsum("is,is->s", self._features, change @ self._features)
         else:
@@ -130,8 +64,9 @@ class SpectralPrior(DensePrior):
         w = self._weights.detach().cpu().numpy()
         positive = w > 0
         total = np.zeros(len(w))
-        for c, (factor, _) in enumerate(self._halves(sites)):
-            inverse, _ = la.lapack.dtrtri(factor, lower=1)
+        root = self._features * np.sqrt(w)
+        for c, second in enumerate(sites.second):
+            inverse, _ = la.lapack.dtrtri(cholesky_or_raise(precision_of_features(root, second)), lower=1)
             used = 1.0 - np.einsum("ij,ij->j", inverse, inverse)
             limit = sites.second[c] @ self._features**2  # where a weight vanishes
             total += np.divide(used, w, out=limit, where=positive)
@@ -163,7 +98,7 @@ class SpectralPosterior(LatentPosterior):
             root = upper.T
         else:
             self._directions, root = np.eye(len(self._scale)), scaled
-        self._factors = [_factorise(root, second) for second in sites.second]
+        self._factors = [cholesky_or_raise(precision_of_features(root, second)) for second in sites.second]
         right = [root.T @ first for first in sites.first]
         self._means = [
             la.cho_solve((factor, True), one, check_finite=False)

@@ -21,7 +21,7 @@ import torch
 
 from graphmatern.errors import NotPositiveDefiniteError, NumericalError
 from graphmatern.inference._sites import Marginals, SiteObservations, fit_sites
-from graphmatern.inference._sites_spectral import DensePrior, covariance_root
+from graphmatern.inference._sites_dense import DensePrior
 from graphmatern.inference._strategies import EigenvectorStrategy, InducingNodeStrategy
 
 if TYPE_CHECKING:
@@ -141,8 +141,7 @@ class FeaturePrior(DensePrior):
     """
 
     def __init__(self, features: Floats, residual: Floats, *, diagonal: bool) -> None:
-        n, k = features.shape
-        super().__init__(covariance_root(features @ features.T) if n < k else features)
+        super().__init__(features)
         self._features, self._squares, self._residual = features, features**2, residual
         self._diagonal = diagonal
 

@@ -69,6 +69,8 @@ class Likelihood(Parameterized, ABC):
     shift_invariant: ClassVar[bool] = False
     #: Whether multiplying all latent processes by one positive number changes nothing: their variance is not learned.
     scale_invariant: ClassVar[bool] = False
+    #: Whether log p(y | f) is concave in f: then the ELBO has one optimum, whose sites are not negative.
+    log_concave: ClassVar[bool] = True
     _default_points: ClassVar[int] = 32
 
     def __init__(self, *, fixed: tuple[str, ...] = (), n_points: int | None = None, **values: float) -> None:

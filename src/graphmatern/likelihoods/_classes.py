@@ -142,6 +142,7 @@ class RobustMax(_PerClass):
     """
 
     scale_invariant: ClassVar[bool] = True
+    log_concave: ClassVar[bool] = False
     _settings: ClassVar[tuple[str, ...]] = ("n_classes", "epsilon")
 
     def __init__(self, n_classes: int, epsilon: float = 1e-3) -> None:

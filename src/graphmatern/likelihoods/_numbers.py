@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -170,6 +170,7 @@ class StudentT(Numeric):
 
     scale = Parameter(positive)
     df = Parameter(above_two)
+    log_concave: ClassVar[bool] = False
 
     def __init__(self, scale: float = 0.3, df: float = 4.0, fixed: tuple[str, ...] = ()) -> None:
         super().__init__(scale=scale, df=df, fixed=fixed)
