@@ -15,9 +15,11 @@ from graphmatern.errors import LikelihoodError
 from graphmatern.likelihoods import _base
 from graphmatern.likelihoods._base import Expectation, Likelihood, smallest_variance
 from graphmatern.likelihoods._gumbel import gumbel_factors
-from graphmatern.likelihoods._largest import grid_sizes, largest_with_derivatives, trapezoids
+from graphmatern.likelihoods._largest import grid_sizes, largest_with_derivatives, probability_of_largest, trapezoids
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 __all__ = ["Bernoulli", "Categorical", "RobustMax", "Softmax"]
@@ -189,32 +191,40 @@ class RobustMax(_PerClass):
         """Derivatives in closed form, several times as fast as by differentiation; see `Likelihood.expectation`."""
         label, m = y.detach().to(torch.int64).numpy(), mean.detach().numpy()
         deviation = np.sqrt(np.maximum(variance.detach().numpy(), smallest_variance))
-        columns = np.arange(len(label))
-        squares = (deviation[label, columns] / deviation) ** 2
-        needed = grid_sizes(squares.sum(axis=0) - 1.0)
         probability, in_mean, in_deviation = np.empty(len(label)), np.empty(m.shape), np.empty(m.shape)
-        # Few observations need a fine grid: those of similar needs are treated together.
+        for part, count in self._of_similar_needs(label, deviation):
+            found = largest_with_derivatives(label[part], m[:, part], deviation[:, part], count)
+            probability[part], in_mean[:, part], in_deviation[:, part] = found
+        yes, no = math.log1p(-self._epsilon), math.log(self._epsilon / (self.n_classes - 1))
+        value = probability * yes + (1.0 - probability) * no
+        arrays = (value, (yes - no) * in_mean, (yes - no) * in_deviation / (2.0 * deviation))
+        return Expectation(*(torch.from_numpy(array) for array in arrays))
+
+    def _of_similar_needs(
+        self, label: NDArray[np.int64], deviation: NDArray[np.float64]
+    ) -> Iterator[tuple[NDArray[np.int64], int]]:
+        """Observations that need grids of similar sizes, and the largest of these: few need a fine one."""
+        squares = (deviation[label, np.arange(len(label))] / deviation) ** 2
+        needed = grid_sizes(squares.sum(axis=0) - 1.0)
         order = np.argsort(needed, kind="stable")
         start = 0
         while start < len(order):
             size = max(1, _base.entries_at_once // (int(needed[order[start]]) * 2 * self.n_classes))
             near = np.searchsorted(needed[order], 1.5 * needed[order[start]], side="right")
             part = order[start : min(near, start + size)]
-            found = largest_with_derivatives(label[part], m[:, part], deviation[:, part], int(needed[part].max()))
-            probability[part], in_mean[:, part], in_deviation[:, part] = found
+            yield part, int(needed[part].max())
             start += len(part)
-        yes, no = math.log1p(-self._epsilon), math.log(self._epsilon / (self.n_classes - 1))
-        value = probability * yes + (1.0 - probability) * no
-        arrays = (value, (yes - no) * in_mean, (yes - no) * in_deviation / (2.0 * deviation))
-        return Expectation(*(torch.from_numpy(array) for array in arrays))
 
     def probabilities(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
         """Predictive probabilities; see `Categorical.probabilities`."""
-        n = mean.shape[1]
-        largest = torch.stack(
-            [self.probability_of_largest(torch.full((n,), c), mean, variance) for c in range(self.n_classes)]
-        )
-        largest = largest / largest.sum(dim=0)
+        m = mean.detach().numpy()
+        deviation = np.sqrt(np.maximum(variance.detach().numpy(), smallest_variance))
+        found = np.empty(m.shape)
+        for c in range(self.n_classes):
+            label = np.full(m.shape[1], c)
+            for part, count in self._of_similar_needs(label, deviation):
+                found[c, part] = probability_of_largest(label[part], m[:, part], deviation[:, part], count)
+        largest = torch.from_numpy(found / found.sum(axis=0))
         return largest * (1.0 - self._epsilon) + (1.0 - largest) * self._epsilon / (self.n_classes - 1)
 
 

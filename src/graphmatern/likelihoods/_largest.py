@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["grid_sizes", "largest_with_derivatives", "trapezoids"]
+__all__ = ["grid_sizes", "largest_with_derivatives", "probability_of_largest", "trapezoids"]
 
 REACH = 8.5  # standard deviations beyond which a normal density is 0 in float64
 LARGEST_GRID = 600
@@ -39,6 +39,25 @@ def trapezoids(count: int) -> tuple[Floats, Floats]:
     nodes = np.linspace(-REACH, REACH, count)
     weights = np.exp(-0.5 * nodes**2)
     return nodes, weights / weights.sum()
+
+
+def _above_others(
+    label: NDArray[np.int64], mean: Floats, deviation: Floats, nodes: Floats
+) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Who the others are, their deviations, and z_c on the grid; (n_variables − 1, n), twice, and with the grid."""
+    columns = np.arange(len(label))
+    # The others, in any order.
+    others = np.array([np.delete(np.arange(len(mean)), k) for k in range(len(mean))])[label].T
+    m, s = mean[others, columns], deviation[others, columns]
+    own = mean[label, columns] + deviation[label, columns] * nodes[:, None]
+    return others, s, (own - m[:, None]) / s[:, None]
+
+
+def probability_of_largest(label: NDArray[np.int64], mean: Floats, deviation: Floats, count: int) -> Floats:
+    """Probability that the labelled variable is the largest, shape (n,); see `largest_with_derivatives`."""
+    nodes, weights = trapezoids(count)
+    _, _, z = _above_others(label, mean, deviation, nodes)
+    return np.asarray(weights @ ndtr(z).prod(axis=0))
 
 
 def largest_with_derivatives(
@@ -63,12 +82,7 @@ def largest_with_derivatives(
     """
     nodes, weights = trapezoids(count)
     columns = np.arange(len(label))
-    own_mean, own_deviation = mean[label, columns], deviation[label, columns]
-    # The others, in any order: (n_variables − 1, n).
-    others = np.array([np.delete(np.arange(len(mean)), k) for k in range(len(mean))])[label].T
-    m, s = mean[others, columns], deviation[others, columns]
-    own = own_mean + own_deviation * nodes[:, None]
-    z = (own - m[:, None]) / s[:, None]  # (n_variables − 1, count, n)
+    others, s, z = _above_others(label, mean, deviation, nodes)
     below = ndtr(z)
     density = np.exp(-0.5 * z**2) * (1.0 / math.sqrt(2.0 * math.pi))
     # Products over all others but one, without dividing by what may be 0: those before times those after.
