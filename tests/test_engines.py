@@ -128,3 +128,32 @@ def test_slope_of_the_average_variance(nu: int) -> None:
     step = 1e-5
     after, before = (np.log(engine.average_variance(0.7 + h)) for h in (step, -step))
     assert engine.average_variance_slope(0.7) == pytest.approx((after - before) / (2 * step), rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [12, 40, None])
+def test_the_information_of_the_spectral_engine_is_that_of_the_dense_covariance(count: int | None) -> None:
+    """In function space, in feature space, and where every node is observed once."""
+    graph = gm.make_roads(30, seed=2)
+    n = graph.n_nodes
+    rng = np.random.default_rng(0)
+    nodes = np.arange(n) if count is None else rng.integers(0, n, count)
+    noise = np.ones(n) if count is None else rng.uniform(0.5, 2.0, count)
+    y = rng.standard_normal((len(nodes), 3))
+    batch = Batch(nodes, y, noise, np.ones((len(nodes), 1)), np.arange(3))
+    engine = SpectralEngine(graph, gm.Matern(1.5, 3.0, 0.7), [batch], normalized=False)
+    position, log_noise = engine.position(), -1.2
+    engine.evaluate(position, log_noise)
+    found = engine.information()
+
+    def covariance(theta: np.ndarray) -> np.ndarray:
+        engine.move(theta[:-1])
+        features = engine.bound.basis().numpy()[nodes]
+        weights = engine.bound.weights().detach().numpy()
+        return np.asarray((features * weights) @ features.T + np.diag(np.exp(theta[-1]) * noise))
+
+    theta = np.append(position, log_noise)
+    inverse = np.linalg.inv(covariance(theta))
+    steps = 1e-5 * np.eye(len(theta))
+    slopes = [inverse @ (covariance(theta + step) - covariance(theta - step)) / 2e-5 for step in steps]
+    expected = np.array([[1.5 * np.sum(a * b.T) for b in slopes] for a in slopes])  # 3 replicates
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)

@@ -364,3 +364,10 @@ def test_auto_chooses_the_markov_engine_for_large_graphs() -> None:
     mean, std = model.predict(hidden, return_std=True)
     assert np.sqrt(np.mean((mean - truth[hidden]) ** 2)) < 0.8 * truth[hidden].std()
     assert 0.9 < np.mean(np.abs(mean - truth[hidden]) < 1.96 * std) < 0.99
+
+
+def test_eigenpairs_too_few_for_a_rough_kernel_are_told() -> None:
+    graph = gm.make_roads(100, seed=0)
+    model = gm.GraphGPRegressor(graph, gm.Matern(0.5, 0.5), engine="spectral", n_eigenpairs=10, optimizer=None)
+    with pytest.warns(gm.errors.NumericalWarning, match="lose up to"):
+        model.fit(graph.nodes[:20], np.sin(np.arange(20.0)))

@@ -25,6 +25,7 @@ __all__ = ["DENSE_NODES", "eigenpairs_used", "fit_spectral", "prior_loss"]
 
 DENSE_NODES = 3000  # up to here all eigenpairs are cheap
 _DEFAULT_EIGENPAIRS = 500
+_TO_GAIN = 1e-6  # nats: evaluations are cheap
 
 
 def eigenpairs_used(graph: Graph, wanted: int | None) -> int | None:
@@ -72,7 +73,12 @@ def _fit(problem: FitProblem) -> FittedEngine:
         place = names.index("raw_lengthscale")
         starts = [np.concatenate([start[:place], [np.log(k)], start[place + 1 :]]) for k in START_LENGTHSCALES]
         start = min(starts, key=lambda theta: objective(theta)[0])
-    optimum, penalised = minimise(objective, start, parameters, options)
+
+    def information() -> Floats:
+        found = engine.information()
+        return found if learn_noise else found[:-1, :-1]
+
+    optimum, penalised = minimise(objective, start, parameters, options, information, dear=_TO_GAIN)
     engine.move(optimum.position[: len(names)])
     rho = float(np.exp(optimum.position[-1] if learn_noise else log_noise))
     posterior = Posterior(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from graphmatern.graph import Graph
     from graphmatern.inference._observations import Batch
+    from graphmatern.inference._optimize import Hessian
     from graphmatern.inference._posterior import Posterior
     from graphmatern.inference._rules import Objective
     from graphmatern.kernels import Kernel
@@ -234,16 +235,21 @@ def minimise(
     start: Floats,
     parameters: list[Parameter],
     options: FitOptions,
-    hessian: Floats | None = None,
+    hessian: Hessian | None = None,
     first_step: float = 1.0,
     dear: float | None = None,
 ) -> tuple[Optimum, Objective]:
     """Find the best parameters from one or several starting points; returns the penalised objective as well.
 
     With a guess of the Hessian at the first start L-BFGS is replaced by BFGS; also where evaluations are dear:
-    ``dear`` then says what it need not gain any more.
+    ``dear`` then says what it need not gain any more. The guess may also be a function that returns one of where the
+    objective was last evaluated, without the priors.
     """
     penalised = with_priors(objective, parameters)
+    if callable(hessian):
+        likelihood = hessian
+        of_priors = np.diag([0.0 if one.prior is None else one.prior.spread**-2 for one in parameters])
+        hessian = lambda: likelihood() + of_priors  # noqa: E731
     bounds = [(one.low, one.high) for one in parameters]
     if options.known is not None:
         return options.known, penalised
@@ -256,7 +262,7 @@ def minimise(
     best: Optimum | None = None
     count = 0
     for number, one in enumerate(starts):
-        guess = hessian if number == 0 else None
+        guess = hessian if number == 0 or callable(hessian) else None
         frugal = options.optimizer == "lbfgs" and (dear is not None or guess is not None)
         try:
             found = find_minimum(

@@ -64,8 +64,11 @@ def group_replicates(nodes: NDArray[np.int64], y: Floats, noise: Floats, design:
 
 def sum_by_node(nodes: NDArray[np.int64], values: Floats, n_nodes: int) -> Floats:
     """Add up rows of values that belong to the same node; shape (n_nodes, k)."""
-    columns = [np.bincount(nodes, weights=column, minlength=n_nodes) for column in values.T]
-    return np.column_stack(columns) if columns else np.zeros((n_nodes, 0))
+    found = np.zeros((n_nodes, values.shape[1]))
+    if len(nodes):  # counts of nothing are whole numbers, not sums
+        for k, column in enumerate(values.T):
+            found[:, k] = np.bincount(nodes, weights=column, minlength=n_nodes)
+    return found
 
 
 class Moments:

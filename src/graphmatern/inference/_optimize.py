@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Objective = Callable[[Floats], tuple[float, Floats]]
+    Hessian = Floats | Callable[[], Floats]
 
 __all__ = ["Optimum", "curvature", "find_minimum"]
+
+_FAR = 0.1  # nats to gain: from there on the steps themselves tell more about the curvature than what is expected of it
+_LEAST_EXPECTED = 1e-4  # curvature in any direction, in nats per squared logarithm
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ def find_minimum(
     method: str = "lbfgs",
     max_iterations: int = 200,
     learning_rate: float = 0.1,
-    hessian: Floats | None = None,
+    hessian: Hessian | None = None,
     tolerance: float = 1e-5,
     first_step: float = 1.0,
     to_gain: float = 2e-4,
@@ -80,8 +84,9 @@ def find_minimum(
         Iterations at most.
     learning_rate : float
         Step size of Adam.
-    hessian : ndarray, shape (n_parameters, n_parameters), optional
-        A good guess of the curvature, positive definite, for "bfgs".
+    hessian : ndarray, shape (n_parameters, n_parameters), or callable, optional
+        A good guess of the curvature, positive definite, for "bfgs". Or a function that returns one of where the
+        objective was last evaluated, such as the Fisher information; where that leads nowhere, L-BFGS goes on.
     tolerance : float
         Largest derivative at which L-BFGS may stop.
     first_step : float
@@ -128,7 +133,10 @@ def find_minimum(
             if hessian is None:
                 size = float(np.abs(at_start[1]).max(initial=0.0)) / first_step
                 hessian = max(1.0, size) * np.eye(len(start))
-            return _quasi_newton(counted, start, at_start, low, high, hessian, max_iterations, to_gain)
+            optimum = _quasi_newton(counted, start, at_start, low, high, hessian, max_iterations, to_gain)
+            if optimum.converged or not callable(hessian):
+                return optimum
+            start, at_start = optimum.position, (optimum.value, optimum.gradient)
         size = max(1.0, float(np.abs(at_start[1]).max(initial=0.0)) / first_step)
 
         def scaled(position: Floats) -> tuple[float, Floats]:
@@ -172,19 +180,24 @@ def _quasi_newton(
     at_start: tuple[float, Floats],
     low: Floats,
     high: Floats,
-    hessian: Floats,
+    hessian: Hessian,
     steps: int,
     to_gain: float,
 ) -> Optimum:
-    """BFGS within bounds from a guess of the Hessian, for objectives so dear that every evaluation counts."""
-    inverse = np.linalg.inv(hessian)
+    """BFGS within bounds from a guess of the Hessian, for objectives so dear that every evaluation counts.
+
+    Where the guess is a function, it is asked again after every step far from the minimum: Fisher scoring.
+    """
+    model = np.empty(0) if callable(hessian) else hessian
     position, count = start, 1
     value, gradient = at_start
     expected = np.inf
     for _ in range(steps):
+        if callable(hessian) and expected > _FAR:
+            model = _with_curvature(hessian())
         free = ~_held(position, gradient, low, high)
         direction = np.zeros_like(position)
-        direction[free] = -inverse[np.ix_(free, free)] @ gradient[free]
+        direction[free] = -np.linalg.solve(model[np.ix_(free, free)], gradient[free])
         expected = -0.5 * float(gradient @ direction)
         if expected < to_gain:
             return Optimum(position, value, gradient, count, True, f"less than {to_gain:g} nats to gain")
@@ -199,8 +212,8 @@ def _quasi_newton(
         step, change = trial - position, trial_gradient - gradient
         along = float(step @ change)
         if along > 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
-            left = np.eye(len(step)) - np.outer(step, change) / along
-            inverse = left @ inverse @ left.T + np.outer(step, step) / along
+            image = model @ step
+            model = model + np.outer(change, change) / along - np.outer(image, image) / float(step @ image)
         if trial_value > value:
             break
         position, value, gradient = trial, trial_value, trial_gradient
@@ -208,6 +221,12 @@ def _quasi_newton(
     return Optimum(
         position, value, gradient, count, settled, f"{expected:.1g} nats to gain, after {steps} steps at most"
     )
+
+
+def _with_curvature(hessian: Floats) -> Floats:
+    """Give a Hessian some curvature in every direction: where data say nothing, steps stay finite."""
+    values, vectors = np.linalg.eigh(hessian)
+    return np.asarray((vectors * np.maximum(values, _LEAST_EXPECTED)) @ vectors.T)
 
 
 def _adam(objective: Objective, start: Floats, low: Floats, high: Floats, steps: int, rate: float) -> Optimum:

@@ -7,6 +7,7 @@ given data columns y and H, the mean is hᵀβ̂ + m_y − m_H β̂ and the vari
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,8 +93,6 @@ class SpectralConditioned(ConditionedBatch):
         if n <= rank:
             scaled = self._features * root
             self._factor = cholesky(scaled @ scaled.T + np.diag(self.noise))
-            # Posterior covariance of the coefficients: W − VᵀV.
-            self._reduction = la.solve_triangular(self._factor, self._features * self._weights, lower=True)
         else:
             scaled = self._features * root / np.sqrt(self.noise)[:, None]
             inner = scaled.T @ scaled
@@ -102,6 +101,11 @@ class SpectralConditioned(ConditionedBatch):
             # Posterior covariance of the coefficients: VᵀV.
             self._root = la.solve_triangular(self._inner, np.diag(root), lower=True)
         self._in_function_space = n <= rank
+
+    @cached_property
+    def _reduction(self) -> Floats:
+        """V in the posterior covariance of the coefficients in function space, W − VᵀV; shape (n, n_eigenpairs)."""
+        return np.asarray(la.solve_triangular(self._factor, self._features * self._weights, lower=True))
 
     def log_determinant(self) -> float:
         """Log det C of the observations' covariance."""

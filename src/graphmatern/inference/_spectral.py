@@ -20,7 +20,7 @@ from graphmatern.inference._observations import Moments
 from graphmatern.sparse._blas import single_threaded_blas
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _SMALL_MATRIX = 400
+_STEP = 1e-4  # for derivatives of the weights in the parameters, where some digits are enough
 
 __all__ = ["SpectralEngine", "blas_threads", "cholesky", "prior_variance_lost"]
 
@@ -51,25 +52,33 @@ class _FunctionSpace:
     """One batch with fewer observations than eigenvectors: C = Φ diag(w) Φᵀ + ρ R₀, (n, n)."""
 
     def __init__(self, features: Floats, batch: Batch) -> None:
-        self._features = np.ascontiguousarray(features)
-        self._transposed = np.asfortranarray(features)
+        self._features = np.asfortranarray(features)
         self._noise = batch.noise
         self._data = np.hstack([batch.y, batch.design])
         self.n_replicates = batch.n_replicates
 
     def evaluate(self, weights: Floats, rho: float) -> _Evaluation:
         features, n = self._features, len(self._noise)
-        scaled = features * np.sqrt(weights)
-        covariance = scaled @ scaled.T
-        covariance[np.arange(n), np.arange(n)] += rho * self._noise
+        covariance = la.blas.dsyrk(1.0, features * np.sqrt(weights), lower=1)  # only the lower triangle is used
+        covariance.reshape(-1, order="F")[:: n + 1] += rho * self._noise
         factor = cholesky(covariance)
+        # With L⁻¹ two products of triangles take less time than the solution of as many systems.
+        root, _ = la.lapack.dtrtri(factor, lower=1)
+        whitened = la.blas.dtrmm(1.0, root, features, lower=1)
         white = la.solve_triangular(factor, self._data, lower=True, check_finite=False)
-        forms = white.T @ white
-        solved = la.solve_triangular(factor, white, lower=True, trans=1, check_finite=False)
-        whitened_features = la.solve_triangular(factor, self._transposed, lower=True, check_finite=False)
-        leverage = np.einsum("ij,ij->j", whitened_features, whitened_features)
+        images = whitened.T @ white
+        leverage = np.einsum("ij,ij->j", whitened, whitened)
         log_determinant = 2.0 * float(np.log(np.diag(factor)).sum())
-        return _Evaluation(log_determinant, forms, leverage, features.T @ solved, n, float(weights @ leverage))
+        used = float(weights @ leverage)
+        return _Evaluation(
+            log_determinant,
+            white.T @ white,
+            leverage,
+            images,
+            n,
+            used,
+            lambda: la.blas.dsyrk(1.0, whitened * np.sqrt(weights), trans=1, lower=1),
+        )
 
 
 class _FeatureSpace:
@@ -90,6 +99,7 @@ class _FeatureSpace:
     def evaluate(self, weights: Floats, rho: float) -> _Evaluation:
         root = np.sqrt(weights)
         right = root[:, None] * self._projected
+        inverse_factor: Floats | None = None
         if self._is_diagonal:
             diagonal = 1.0 + weights * np.diag(self._gram) / rho
             inverse_diagonal, log_b = 1.0 / diagonal, float(np.log(diagonal).sum())
@@ -109,14 +119,36 @@ class _FeatureSpace:
         positive = weights > 0
         leverage = np.divide(used, weights, out=np.diag(self._gram) / rho, where=positive)
         images = np.divide(inner, rho * root[:, None], out=self._projected / rho, where=positive[:, None])
-        return _Evaluation(log_determinant, forms, leverage, images, self._n, float(used.sum()))
+        return _Evaluation(
+            log_determinant,
+            forms,
+            leverage,
+            images,
+            self._n,
+            float(used.sum()),
+            lambda: used if inverse_factor is None else _from_identity(inverse_factor),
+        )
+
+
+def _from_identity(inverse_factor: Floats) -> Floats:
+    """I − B⁻¹, lower triangle, given the inverse of the factor of B."""
+    found = -la.blas.dsyrk(1.0, inverse_factor, trans=1, lower=1)
+    found[np.arange(len(found)), np.arange(len(found))] += 1.0
+    return np.asarray(found)
 
 
 class _Evaluation:
     """What one batch contributes at given weights and noise."""
 
     def __init__(
-        self, log_determinant: float, forms: Floats, leverage: Floats, images: Floats, n: int, used: float
+        self,
+        log_determinant: float,
+        forms: Floats,
+        leverage: Floats,
+        images: Floats,
+        n: int,
+        used: float,
+        overlaps: Callable[[], Floats],
     ) -> None:
         self.log_determinant = log_determinant
         self.forms = forms  # [Y H]ᵀ C⁻¹ [Y H]
@@ -124,6 +156,32 @@ class _Evaluation:
         self.images = images  # Φᵀ C⁻¹ [Y H]
         self.n = n
         self.used = used  # tr C⁻¹ ΦWΦᵀ, so that tr C⁻¹R = n − used
+        self._overlaps = overlaps  # W^½ ΦᵀC⁻¹Φ W^½: its lower triangle, or its diagonal where there is nothing else
+
+    def information(self, slopes: Floats) -> Floats:
+        """Fisher information ½ tr C⁻¹∂C C⁻¹∂C of one replicate.
+
+        Parameters
+        ----------
+        slopes : ndarray, shape (n_eigenpairs, k)
+            Derivatives of the logarithms of the weights in k parameters.
+
+        Returns
+        -------
+        ndarray, shape (k + 1, k + 1)
+            The logarithm of the noise variance comes last; with R = C − ΦWΦᵀ its derivatives follow from those of W.
+        """
+        overlaps = self._overlaps()
+        every = np.column_stack([slopes, np.ones(len(slopes))])
+        if overlaps.ndim == 1:
+            own, images = overlaps, overlaps[:, None] ** 2 * every
+        else:
+            own, images = np.diag(overlaps), la.blas.dsymm(1.0, overlaps**2, np.asfortranarray(every), lower=1)
+        found = every.T @ images
+        found[:, -1] = every.T @ own - found[:, -1]
+        found[-1, -1] = self.n - self.used - found[-1, -1]  # of n − 2 used + 1ᵀ(overlaps²)1
+        found[-1] = found[:, -1]
+        return np.asarray(0.5 * found)
 
     def weight_gradient(self, moments: Moments, n_replicates: int) -> Floats:
         """Derivative of −log p in the weights: C changes by φφᵀ, a form by −(φᵀC⁻¹·)(φᵀC⁻¹·)."""
@@ -175,6 +233,7 @@ class SpectralEngine:
         ]
         self._n_covariates = batches[0].design.shape[1] if batches else 0
         self._free = [parameter for parameter in kernel.parameters() if parameter.requires_grad]
+        self._last: tuple[Floats, Floats, list[_Evaluation]] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -212,6 +271,7 @@ class SpectralEngine:
         rho, w = float(np.exp(log_noise)), weights.detach().cpu().numpy()
         moments = Moments(self._n_covariates)
         found = [term.evaluate(w, rho) for term in self._terms]
+        self._last = position, w, found
         for term, one in zip(self._terms, found, strict=True):
             moments.add(one.log_determinant, one.forms, term.n_replicates, one.n)
         in_weights = np.zeros(len(w))
@@ -226,6 +286,26 @@ class SpectralEngine:
             pulled = torch.autograd.grad(weights, self._free, torch.as_tensor(in_weights), allow_unused=True)
             gradient = np.array([0.0 if g is None else float(g) for g in pulled])
         return moments.negative_log_likelihood(), gradient, in_log_noise
+
+    def information(self) -> Floats:
+        """Fisher information where `evaluate` was last called, which stands for the Hessian.
+
+        Returns
+        -------
+        ndarray, shape (n_free + 1, n_free + 1)
+            The logarithm of the noise variance comes last. That coefficients of the mean are estimated is left out.
+        """
+        assert self._last is not None
+        position, w, found = self._last
+        slopes = np.zeros((len(w), len(position)))
+        for place, step in enumerate(_STEP * np.eye(len(position))):
+            self.move(position + step)
+            with torch.no_grad():
+                moved = self.bound.weights().cpu().numpy()
+            both = (w > 0) & (moved > 0)
+            slopes[both, place] = np.log(moved[both] / w[both]) / _STEP
+        pairs = zip(self._terms, found, strict=True)
+        return np.asarray(sum(term.n_replicates * one.information(slopes) for term, one in pairs))
 
 
 def blas_threads(n: int) -> AbstractContextManager[None]:

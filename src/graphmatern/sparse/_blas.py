@@ -12,7 +12,6 @@ import os
 import threading
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -224,12 +223,10 @@ class _Pin:
         self._before: list[int] = []
 
     def _find(self) -> list[Any]:
-        """Return the BLAS libraries of this process; SciPy's own where it can be told."""
+        """Return the BLAS libraries of this process: that of SciPy, and NumPy's, which is another in their wheels."""
         from threadpoolctl import ThreadpoolController
 
-        libraries = [lib for lib in ThreadpoolController().lib_controllers if lib.user_api == "blas"]
-        # Wheels keep it in the folder scipy.libs or scipy/.dylibs.
-        return [lib for lib in libraries if "scipy" in str(Path(lib.filepath).parent)] or libraries
+        return [lib for lib in ThreadpoolController().lib_controllers if lib.user_api == "blas"]
 
     @staticmethod
     def _set(library: Any, threads: int) -> None:
