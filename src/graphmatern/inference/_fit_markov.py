@@ -49,7 +49,9 @@ _PARTS, _PART_SHARE, _PART_NODES = 8, 30, (12_000, 40_000)
 _PART_OBSERVATIONS = 500  # fewer say too little
 _OPEN_SECONDS = 5.0  # of one factorisation, for smoothnesses that are only tried
 _OPERATIONS_PER_SECOND = 3e10
-_PART_TOLERANCE = 0.3  # of the derivatives in nats: the whole graph will move the parameters by more
+# Fits end in terms of the likelihood, not of derivatives: along a ridge, where data say little, these are long above
+# zero. Of a part less is enough, since the whole graph will move the parameters by more.
+_TO_GAIN, _PART_TO_GAIN = 1e-7, 2e-3  # nats
 
 Fit = TypeVar("Fit", bound=Learned)
 
@@ -219,7 +221,10 @@ def _fit_one_smoothness(problem: FitProblem, kernel: Matern | None, nu: int) -> 
     if base is None:
         base = _start(engine, kernel, options)
     coordinates = MarkovCoordinates(engine, engine.evaluate, fixed, base, options.rules, _noise(options))
-    optimum, penalised = minimise(coordinates.objective, coordinates.start, coordinates.parameters, options, hessian)
+    to_gain = _TO_GAIN if hessian is None else None  # with the curvature known, fewer steps lead as near
+    optimum, penalised = minimise(
+        coordinates.objective, coordinates.start, coordinates.parameters, options, hessian, dear=to_gain
+    )
     point = coordinates.point(optimum.position)
     lengthscale, amplitude, rho = np.exp(point).tolist()
     conditioned = engine.conditioned(point)
@@ -284,7 +289,9 @@ def _start_from_part(problem: FitProblem, kernel: Matern | None, nu: int) -> tup
         coordinates = MarkovCoordinates(
             engine, engine.evaluate, (), _start(engine, kernel, options), options.rules, _noise(options)
         )
-        optimum, penalised = minimise(coordinates.objective, coordinates.start, coordinates.parameters, part.options)
+        optimum, penalised = minimise(
+            coordinates.objective, coordinates.start, coordinates.parameters, part.options, dear=_PART_TO_GAIN
+        )
         hessian = curvature(penalised, optimum.position)
     except NumericalError:
         return None, None
@@ -318,7 +325,7 @@ def _part_of(problem: FitProblem, size: int) -> FitProblem:
                     batch.columns,
                 )
             )
-    options = replace(problem.options, n_restarts=0, tolerance=_PART_TOLERANCE)
+    options = replace(problem.options, n_restarts=0)
     return replace(
         problem,
         graph=Graph.from_adjacency(weights, masses=masses),
