@@ -291,7 +291,16 @@ def fit_stochastic(
         converged = trainer.settle()
     else:
         start, bounds = trainer.position(), trainer.bounds()
-        found = find_minimum(trainer.objective, start, bounds, max_iterations=max_iterations, progress=progress)
+        found = find_minimum(
+            trainer.objective,
+            start,
+            bounds,
+            method="bfgs",
+            max_iterations=max_iterations,
+            first_step=0.5,
+            to_gain=1e-6 if likelihood.log_concave else 1e-4,
+            progress=progress,
+        )
         converged = trainer.return_to_best() and found.converged
     trainer.write_back()
     with torch.no_grad():

@@ -292,19 +292,19 @@ class Trainer:
         )
 
     @torch.no_grad()
-    def settle(self, tolerance: float = 1e-12) -> bool:
-        """Move q to the optimum at fixed parameters; return whether it came to rest there."""
+    def settle(self, tolerance: float = 1e-12, rival: float | None = None) -> bool:
+        """Move q to the optimum at fixed parameters; return whether it came to rest there. See `fit_sites`."""
         features, residual = self._features(slice(None))
         prior = FeaturePrior(features.numpy(), residual.numpy(), diagonal=self.q.diagonal)
         places = self._x[:, 0].long().numpy()
         observed = SiteObservations(places, self._y, self.likelihood, self._offset.numpy())
         constant = self.model.mean_module.constant.item()
-        start = observed.start(constant) if self._sites is None else self._sites
-        if self._sites is None and self.q.diagonal:
+        start = self._sites
+        if start is None and self.q.diagonal:
             # Diagonal covariances have several optima; the sites of the full one lead to the best we know.
             full = FeaturePrior(features.numpy(), residual.numpy(), diagonal=False)
-            start = fit_sites(full, observed, start, mean=constant).sites
-        state = fit_sites(prior, observed, start, mean=constant, tolerance=tolerance)
+            start = fit_sites(full, observed, mean=constant, tolerance=tolerance).sites
+        state = fit_sites(prior, observed, start, mean=constant, tolerance=tolerance, rival=rival)
         self._sites, self.q = state.sites, prior.coefficients(state.sites)
         self.n_clipped += state.n_clipped
         self.settled_elbo = state.elbo
@@ -333,9 +333,10 @@ class Trainer:
         q may have several optima (diagonal covariances do): the search starts from the sites of the best point so far.
         """
         self.move(position)
+        rival = None
         if self._best is not None:
-            self._sites = self._best[2]
-        self.settle(tolerance=1e-9)
+            rival, _, self._sites = self._best
+        self.settle(1e-9, rival)
         value = self.elbo()
         assert self._sites is not None
         if self._best is None or value.item() > self._best[0]:
