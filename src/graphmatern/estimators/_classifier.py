@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
 from graphmatern._validation import FaultList, abbreviate, check_choice, check_whole, random_generator, warn
-from graphmatern.errors import KernelError, ModelFileError, NumericalWarning, TableError, UninformedWarning
+from graphmatern.errors import KernelError, NumericalWarning, TableError, UninformedWarning
 from graphmatern.estimators._common import check_fit_options, reached_by, rules_of, uses_normalized
 from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
 from graphmatern.estimators._labels import LabelData, label_array, read_labels
@@ -510,31 +510,32 @@ class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignor
     # ------------------------------------------------------------------ model files
     def _state(self) -> dict[str, Any]:
         fitted = self._fitted
-        if not isinstance(fitted, SiteFit):
-            raise ModelFileError(
-                f"a classifier fitted by inference={self.inference_!r} cannot be stored; fit it by 'spectral' or "
-                "'markov', or keep its GPyTorch model's state"
-            )
         pairs = None
-        if self.inference_ == "spectral":
+        if self.inference_ != "markov":
             count = eigenpairs_used(self.graph, self.n_eigenpairs)
             pairs = spectrum_state(self.graph, count, uses_normalized(self))
-        return {
+        state = {
             "nodes": self._data.nodes,
             "codes": self._data.codes,
             "classes": list(self.classes_.tolist()),
             "inference_": self.inference_,
             "inference_reason_": self.inference_reason_,
-            "kernel_": self.kernel_,
-            "optimum": dict(vars(fitted.optimum)),
-            "sites": [fitted.state.sites.first, fitted.state.sites.second],
             "spectrum": pairs,
         }
+        if not isinstance(fitted, SiteFit):
+            return state | {"fit": fitted.plain()}
+        sites = fitted.state.sites
+        return state | {"kernel_": self.kernel_, "optimum": dict(vars(fitted.optimum)), "sites": [*sites]}
 
     def _restore(self, state: dict[str, Any]) -> None:
         data = LabelData(state["nodes"], state["codes"], label_array(state["classes"]))
         self.inference_, self.inference_reason_ = state["inference_"], state["inference_reason_"]
         spectrum_from_state(self.graph, state["spectrum"])
+        if "fit" in state:
+            from graphmatern.inference import StochasticFit
+
+            self._adopt(data, StochasticFit.from_plain(self.graph, state["fit"]))
+            return
         problem = self._problem(
             data, state["kernel_"], self._make_likelihood(data), Optimum(**state["optimum"]), Sites(*state["sites"])
         )

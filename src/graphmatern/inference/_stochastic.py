@@ -15,6 +15,7 @@ from graphmatern.errors import InputError
 from graphmatern.inference._node_kernel import NodeKernel
 from graphmatern.inference._optimize import find_minimum
 from graphmatern.inference._stochastic_model import NodeGP, Trainer
+from graphmatern.inference._strategies import EigenvectorStrategy
 from graphmatern.likelihoods import RobustMax
 
 if TYPE_CHECKING:
@@ -63,6 +64,40 @@ class StochasticFit:
     converged: bool
     n_clipped: int
     history: list[float] = field(default_factory=list)
+
+    def plain(self) -> dict[str, Any]:
+        """Everything but the graph, as numbers, arrays, kernel and likelihood; see `from_plain`."""
+        strategy, spectrum = self.model.variational_strategy, self.model.covar_module.basis.spectrum
+        eigenvectors = isinstance(strategy, EigenvectorStrategy)
+        return {
+            "kernel": self.kernel,
+            "likelihood": self.likelihood,
+            "normalized": spectrum.normalized,
+            "n_eigenpairs": spectrum.n_eigenpairs,
+            "inducing": None if eigenvectors else strategy.inducing_points[:, 0].long().numpy(),
+            "q": [one.detach().numpy() for one in strategy._variational_distribution.parameters()],
+            "numbers": [self.mean, self.elbo, self.converged, self.n_clipped],
+            "history": list(self.history),
+        }
+
+    @classmethod
+    def from_plain(cls, graph: Graph, plain: dict[str, Any]) -> StochasticFit:
+        """Make a fit again from what `plain` returned."""
+        kernel, likelihood = plain["kernel"], plain["likelihood"]
+        mean, elbo, converged, n_clipped = plain["numbers"]
+        centre, spread = (torch.as_tensor(np.array(one)) for one in plain["q"])
+        node_kernel = _node_kernel(graph, kernel, plain["normalized"], plain["n_eigenpairs"])
+        variables: Any = centre.shape[-1]
+        if plain["inducing"] is not None:
+            variables = torch.as_tensor(plain["inducing"], dtype=torch.float64)[:, None]
+        diagonal = spread.ndim == centre.ndim
+        model = NodeGP(node_kernel, likelihood.n_latents, variables, diagonal=diagonal, constant=mean)
+        ours = model.variational_strategy._variational_distribution.parameters()
+        with torch.no_grad():
+            for parameter, value in zip(ours, (centre, spread), strict=True):
+                parameter.copy_(value)
+        model.eval()
+        return cls(model, kernel, likelihood, mean, elbo, converged, n_clipped, plain["history"])
 
     def latent_marginals(self, nodes: NDArray[np.int64], at_once: int = 2048) -> tuple[Floats, Floats]:
         """Means, the constant included, and variances of the latent processes.
@@ -260,8 +295,7 @@ def fit_stochastic(
         rule = "must be left out for RobustMax, whose log-likelihood has no useful derivative in f"
         faults.add("n_samples", rule, repr(n_samples), "Its expectations are exact.")
     faults.raise_if_any()
-    node_kernel = NodeKernel(graph, kernel, normalized=normalized, n_eigenpairs=n_eigenpairs).double()
-    node_kernel.load_kernel(kernel)  # in float64
+    node_kernel = _node_kernel(graph, kernel, normalized, n_eigenpairs)
     count = _MOST_INDUCING if n_inducing is None else n_inducing
     if form == "eigenvectors":
         variables: Any = min(count, node_kernel.basis.spectrum.n_eigenpairs)
@@ -307,6 +341,13 @@ def fit_stochastic(
         elbo = trainer.elbo(exact=True).item()
     level = model.mean_module.constant.detach().item()
     return StochasticFit(model, node_kernel.to_kernel(), likelihood, level, elbo, converged, trainer.n_clipped, history)
+
+
+def _node_kernel(graph: Graph, kernel: Kernel, normalized: bool | None, n_eigenpairs: int | None) -> NodeKernel:
+    """A kernel for GPyTorch with exactly the values of ours."""
+    node_kernel: NodeKernel = NodeKernel(graph, kernel, normalized=normalized, n_eigenpairs=n_eigenpairs).double()
+    node_kernel.load_kernel(kernel)  # in float64
+    return node_kernel
 
 
 def _train(
