@@ -61,6 +61,7 @@ class FieldEngine:
         self.options = options
         self._basis = NodeBasis(bound.spectrum._basis[grid.nodes])
         self._filled: Floats | None = None
+        self._latest: tuple[Floats, FieldSystem] | None = None
         self._free = [parameter for parameter in bound.kernel.parameters() if parameter.requires_grad]
 
     @property
@@ -89,6 +90,14 @@ class FieldEngine:
             return FewCells(covariance, self.grid)
         return ManyCells(covariance, self.grid, self.options, self._filled)
 
+    def system_at(self, position: Floats, log_noise: float) -> FieldSystem:
+        """Move there and return the equations: those of the latest evaluation, if it was there."""
+        self.move(position)
+        if self._latest is not None and np.array_equal(self._latest[0], np.append(position, log_noise)):
+            return self._latest[1]
+        time, weights = self.time.values(self.grid.times), self.bound.weights().detach().cpu().numpy()
+        return self.system(time, weights, float(np.exp(log_noise)))
+
     def evaluate(self, position: Floats, log_noise: float) -> tuple[float, Floats, float]:
         """Negative log marginal likelihood, less the log priors of the time kernel, and its derivatives.
 
@@ -107,10 +116,12 @@ class FieldEngine:
         """
         self.move(position)
         time, weights, rho = self.time.matrix(self.grid.times), self.bound.weights(), float(np.exp(log_noise))
+        self._latest = None  # its memory is needed
         system = self.system(time.detach().numpy(), weights.detach().cpu().numpy(), rho)
-        moments, solved = gather_moments(system, self.constant, system.log_determinant())
+        moments, solved = gather_moments(system, self.constant, system.log_determinant(), in_fit=True)
         if isinstance(system, ManyCells):
             self._filled = system.filled
+        self._latest = np.append(position, log_noise), system
         # C changes −2 log p by tr C⁻¹∂C − vᵀ∂C v − c hᵀC⁻¹∂C C⁻¹h: v = C⁻¹(y − βh), c the variance of β.
         fields, factors = solved[:1], np.ones(1)
         if self.constant:
@@ -135,9 +146,11 @@ class FieldEngine:
         return value, np.concatenate([gradient, in_time]), 0.5 * rho * change.in_noise
 
 
-def gather_moments(system: FieldSystem, constant: bool, log_determinant: float) -> tuple[Moments, Floats]:
+def gather_moments(
+    system: FieldSystem, constant: bool, log_determinant: float, *, in_fit: bool = False
+) -> tuple[Moments, Floats]:
     """Quadratic forms of the observations, and C⁻¹ of values and ones; shape (1 or 2, n_times, n_nodes)."""
-    forms, solved = system.forms(system.grid.data(constant))
+    forms, solved = system.forms(system.grid.data(constant), in_fit=in_fit)
     moments = Moments(int(constant))
     moments.add(log_determinant, forms, 1, system.grid.n_observed)
     return moments, solved

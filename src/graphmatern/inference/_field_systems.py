@@ -130,8 +130,8 @@ class FieldSystem(ABC):
     def solve(self, data: Floats) -> Floats:
         """C_oo⁻¹ data for fields that are 0 at missing cells, as the solutions are; shape (k, n_times, n_nodes)."""
 
-    def forms(self, data: Floats) -> tuple[Floats, Floats]:
-        """Quadratic forms dataᵀ C_oo⁻¹ data, shape (k, k), and the solutions."""
+    def forms(self, data: Floats, *, in_fit: bool = False) -> tuple[Floats, Floats]:  # noqa: ARG002
+        """Quadratic forms dataᵀ C_oo⁻¹ data, shape (k, k), and the solutions, as accurate as a fit needs or more."""
         solved = self.solve(data)
         return np.einsum("its,jts->ij", data, solved), solved
 
@@ -270,10 +270,11 @@ class ManyCells(FieldSystem):
         """C_oo⁻¹ data, to the tolerance; missing cells, where rounding leaves a little, are set to 0."""
         return self.covariance.modes.solve(self.fill_in.fill(data))[0] * self.grid.observed
 
-    def forms(self, data: Floats) -> tuple[Floats, Floats]:
+    def forms(self, data: Floats, *, in_fit: bool = False) -> tuple[Floats, Floats]:
         """Quadratic forms and solutions; filled in, the forms' errors are of second order in the tolerance."""
-        same = self._start is not None and self._start.shape == data.shape
-        self.filled = self.fill_in.fill(data, self._start if same else None)
+        start = self._start if self.filled is None else self.filled
+        same = start is not None and start.shape == data.shape
+        self.filled = self.fill_in.fill(data, start if same else None, in_fit=in_fit)
         solved = self.covariance.modes.solve(self.filled)[0]
         return np.einsum("its,jts->ij", self.filled, solved), solved
 

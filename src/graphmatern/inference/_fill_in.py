@@ -22,12 +22,12 @@ import scipy.linalg as la
 
 from graphmatern._validation import warn
 from graphmatern.errors import NumericalWarning
-from graphmatern.inference._kronecker import form_derivatives
+from graphmatern.inference._kronecker import Derivatives
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from graphmatern.inference._kronecker import Derivatives, Modes
+    from graphmatern.inference._kronecker import Modes
 
     Floats = NDArray[np.float64]
     Flags = NDArray[np.bool_]
@@ -57,6 +57,8 @@ class IterativeOptions:
         Of probes and draws.
     progress : bool, optional
         Whether to show progress of the draws; by default, where the error stream is a terminal.
+    fit_tolerance : float
+        What ``tolerance`` is raised to while parameters are learned: 1e-4 moves them by hundredths of their errors.
     """
 
     tolerance: float
@@ -65,6 +67,7 @@ class IterativeOptions:
     n_draws: int
     seed: int
     progress: bool | None = None
+    fit_tolerance: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +129,7 @@ class FillIn:
         solved, modes = self._modes.solve(self._embed(values))
         return self._take(solved), modes
 
-    def fill(self, data: Floats, start: Floats | None = None) -> Floats:
+    def fill(self, data: Floats, start: Floats | None = None, *, in_fit: bool = False) -> Floats:
         """Fill in fields, 0 at missing cells, with the conditional means there.
 
         Parameters
@@ -135,6 +138,8 @@ class FillIn:
             Fields.
         start : ndarray, shape as ``data``, optional
             Fields filled in for other parameters, to start from.
+        in_fit : bool
+            Whether the tolerance may be that of a fit.
 
         Returns
         -------
@@ -142,7 +147,8 @@ class FillIn:
         """
         filled = data.copy() if start is None else np.where(self._missing, start, data)
         solved = self._modes.solve(filled)[0]
-        allowed = self._options.tolerance * np.linalg.norm(solved * ~self._missing, axis=(1, 2))
+        tolerance = max(self._options.tolerance, self._options.fit_tolerance if in_fit else 0.0)
+        allowed = tolerance * np.linalg.norm(solved * ~self._missing, axis=(1, 2))
         found = self._conjugate_gradients(-self._take(solved), allowed)
         return filled + self._embed(found)
 
@@ -197,26 +203,23 @@ class FillIn:
         """Log det A."""
         options, modes = self._options, self._modes
         rng = np.random.default_rng(options.seed)
-        shape = modes.variances.shape
-        in_time, in_nodes, in_noise = np.zeros((shape[0], shape[0])), np.zeros((shape[1], shape[1])), 0.0
+        n_weights = len(modes.g) if modes.link is None else modes.link.shape[1]
+        derivatives = Derivatives(np.zeros((len(modes.d), len(modes.d))), np.zeros(n_weights), 0.0)
         values, products = [], []
         for _ in range(options.n_probes):
             probe = rng.choice(np.array([-1.0, 1.0]), self._count)
             one = self._quadrature(probe)
             values.append(one.value)
             products.append(one.product)
-            factors = -one.factors / options.n_probes
-            of_time, of_nodes = form_derivatives(one.fields, factors, modes.d, modes.g)
-            in_time += of_time
-            in_nodes += of_nodes
-            in_noise += float(factors @ one.norms)
+            factors = one.factors / options.n_probes
+            derivatives.add(modes.form_derivatives(one.fields, factors, float(factors @ one.norms)), -1.0)
         value, error = _mean_and_error(np.array(values))
         # log a is near the chord from (1/ρ, −log ρ) to where a smooth field would be: a share of the cells is missing.
         share = self._count / self._missing.size
         slope = -np.log1p(-share) / share * modes.rho
         trace = float(modes.inverse_diagonal()[self._missing].sum())
         sharper, sharper_error = _mean_and_error(np.array(values) - slope * (np.array(products) - trace))
-        return Estimate(value, error, sharper, sharper_error, modes.to_derivatives(in_time, in_nodes, in_noise))
+        return Estimate(value, error, sharper, sharper_error, derivatives)
 
     def _quadrature(self, probe: Floats) -> _Quadrature:
         """Zᵀ log(A) z by Lanczos, with full reorthogonalisation, and what its derivative is made of."""
@@ -251,7 +254,7 @@ class FillIn:
         divided = np.where(close, 2.0 / (ritz[:, None] + ritz), (logs[:, None] - logs) / np.where(close, 1.0, gap))
         start = np.sqrt(square) * rotation[0]
         factors, mixing = la.eigh(rotation @ (divided * np.outer(start, start)) @ rotation.T)
-        kept = np.abs(factors) > 1e-12 * np.abs(factors).max()
+        kept = factors > 1e-12 * factors.max()  # log is operator monotone: none is negative but by rounding
         factors, mixing = factors[kept], mixing[:, kept]
         mixed = np.tensordot(mixing.T, np.stack(fields), axes=1)
         norms = np.einsum("kts,kts->k", mixed, mixed)

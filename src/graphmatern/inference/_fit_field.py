@@ -38,6 +38,10 @@ __all__ = ["FieldProblem", "FittedField", "choose_method", "default_probes", "fi
 _FEW_CELLS = 4000  # observed cells up to which a dense Cholesky factor is quick
 _PATCH_CELLS = 1500  # of a part of the grid on which a fit to more cells begins
 _DEAR_GRID = 200_000  # cells beyond which an evaluation takes seconds
+_SAMPLE_CELLS = 60_000  # of a larger part, on which a fit to a dear grid goes on; or,
+_ENOUGH_NATS = 5e-3  # gain at which a fit to a dear grid stops: a tenth of a standard error
+_FIT_TOLERANCE = 1e-4  # of solves in a fit to a dear grid
+_SAMPLE_SHARE = 0.04  # where that is more, this share of the cells: it costs a hundredth of the whole
 _START_GAPS = (1.0, 5.0, 25.0)  # lengthscales in time that are tried, in units of the median gap between times
 
 
@@ -129,34 +133,47 @@ def fit_field(problem: FieldProblem) -> FittedField:
     bound = kernel.on(problem.graph, options.normalized, eigenpairs_used(problem.graph, problem.n_eigenpairs))
     time = TimeKernel(_default_time_kernel(grid) if problem.time_kernel is None else problem.time_kernel)
 
+    dear = grid.y.size > _DEAR_GRID  # every evaluation counts; else steps that trust no patch are safer
+
     def engine_for(part: FieldGrid, method: str) -> FieldEngine:
-        return FieldEngine(bound, time, part, constant=problem.constant, method=method, options=problem.iterative)
+        iterative = replace(problem.iterative, fit_tolerance=_FIT_TOLERANCE) if dear else problem.iterative
+        return FieldEngine(bound, time, part, constant=problem.constant, method=method, options=iterative)
 
     engine = engine_for(grid, problem.method)
     parameters = _parameters(engine, options)
     start = engine.position()
     if options.learn_noise:
         start = np.append(start, options.log_noise)
-    hessian = None
+    hessian: Floats | None = None
     if options.known is None and options.optimizer is not None:
-        is_large = grid.n_observed > 4 * _PATCH_CELLS
-        part = densest_patch(problem.graph, grid, _PATCH_CELLS) if is_large else grid
-        rough = engine_for(part, "dense" if is_large else problem.method)
-        objective = _objective(rough, options)
-        start = _choose_start(objective, start, parameters, problem, grid)
-        if is_large:
+        if grid.n_observed <= 4 * _PATCH_CELLS:
+            start = _choose_start(_objective(engine, options), start, parameters, problem, grid)
+        else:
             # What a patch says is nearly right, and so is its curvature, for as many patches as there are.
-            start, hessian = _fit_patch(objective, start, parameters, options, grid.n_observed / part.n_observed)
-    dear = grid.y.size > _DEAR_GRID  # every evaluation counts; else steps that trust no patch are safer
-    optimum, penalised = minimise(_objective(engine, options), start, parameters, options, hessian if dear else None)
+            rough = engine_for(densest_patch(problem.graph, grid, _PATCH_CELLS), "dense")
+            start = _choose_start(_objective(rough, options), start, parameters, problem, grid)
+            start, hessian = _fit_patch(rough, start, parameters, options)
+        if hessian is not None and dear:
+            limit = max(_SAMPLE_CELLS, int(_SAMPLE_SHARE * grid.y.size))
+            part = densest_patch(problem.graph, grid, limit)
+            rough = engine_for(part, "kronecker" if part.is_complete else "iterative")
+            start, hessian = _fit_patch(rough, start, parameters, options, hessian)
+        if hessian is not None:
+            hessian = grid.n_observed * hessian
+    objective = _objective(engine, options)
+    if dear:
+        optimum, penalised = minimise(objective, start, parameters, options, hessian, dear=_ENOUGH_NATS)
+    else:
+        optimum, penalised = minimise(objective, start, parameters, options)
     if problem.method == "iterative" and not optimum.converged:
         optimum = _forgive(optimum, grid.n_observed)
     count = len(optimum.position) - int(options.learn_noise)
-    engine.move(optimum.position[:count])
-    rho = float(np.exp(optimum.position[-1] if options.learn_noise else options.log_noise))
-    system = engine.system(time.values(grid.times), bound.weights().detach().cpu().numpy(), rho)
+    log_noise = float(optimum.position[-1]) if options.learn_noise else options.log_noise
+    system = engine.system_at(optimum.position[:count], log_noise)
     posterior = FieldPosterior(bound, time, system, constant=problem.constant)
-    return FittedField(problem.method, kernel, rho, posterior, optimum, parameters, penalised, time=time)
+    return FittedField(
+        problem.method, kernel, float(np.exp(log_noise)), posterior, optimum, parameters, penalised, time=time
+    )
 
 
 def _forgive(optimum: Optimum, count: int) -> Optimum:
@@ -219,15 +236,21 @@ def _choose_start(
 
 
 def _fit_patch(
-    objective: Any, start: Floats, parameters: list[Parameter], options: FitOptions, factor: float
+    engine: FieldEngine,
+    start: Floats,
+    parameters: list[Parameter],
+    options: FitOptions,
+    per_cell: Floats | None = None,
 ) -> tuple[Floats, Floats | None]:
-    """Optimum on a patch, and the curvature there times ``factor``, made positive definite."""
+    """Optimum on a part of the grid, and the curvature there for a single cell, made positive definite."""
+    count = engine.grid.n_observed
     try:
-        found, penalised = minimise(objective, start, parameters, options)
-        values, vectors = np.linalg.eigh(factor * curvature(penalised, found.position))
+        guess = None if per_cell is None else count * per_cell
+        found, penalised = minimise(_objective(engine, options), start, parameters, options, guess)
+        values, vectors = np.linalg.eigh(curvature(penalised, found.position, 1e-3) / count)
     except NumericalError:
         return start, None
-    values = np.maximum(np.abs(values), max(1.0, 1e-4 * float(values.max())))
+    values = np.maximum(np.abs(values), 1e-4 * float(np.abs(values).max()))
     return found.position, (vectors * values) @ vectors.T
 
 

@@ -28,7 +28,6 @@ __all__ = [
     "FieldGrid",
     "Modes",
     "NodeBasis",
-    "form_derivatives",
     "weight_derivatives",
 ]
 
@@ -135,37 +134,8 @@ class Derivatives:
         self.in_noise += factor * other.in_noise
 
 
-def form_derivatives(
-    fields: Floats, factors: Floats, time: Floats, nodes: Floats
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Derivatives of Σ factor · ⟨X, K_T X K_S⟩ in K_T and in K_S.
-
-    Parameters
-    ----------
-    fields : ndarray, shape (k, n_times, n_nodes)
-        The fields X.
-    factors : ndarray, shape (k,)
-        Their factors.
-    time, nodes : ndarray
-        K_T and K_S, or their diagonals where the fields are modes.
-
-    Returns
-    -------
-    in_time, in_nodes : ndarray
-        Σ factor · X K_S Xᵀ and Σ factor · Xᵀ K_T X, in the basis of the fields.
-    """
-    n_times, n_nodes = fields.shape[1:]
-    in_time, in_nodes = np.zeros((n_times, n_times)), np.zeros((n_nodes, n_nodes))
-    for field, factor in zip(fields, factors, strict=True):
-        in_time += factor * ((field * nodes if nodes.ndim == 1 else field @ nodes) @ field.T)
-        in_nodes += factor * (field.T @ (time[:, None] * field if time.ndim == 1 else time @ field))
-    return in_time, in_nodes
-
-
-def weight_derivatives(in_nodes: Floats, link: Floats | None) -> Floats:
-    """Diagonal of BᵀGB for derivatives G in K_S; ``link`` is B in the basis of G, None for the identity."""
-    if link is None:
-        return np.diag(in_nodes).copy()
+def weight_derivatives(in_nodes: Floats, link: Floats) -> Floats:
+    """Diagonal of BᵀGB for derivatives G in K_S; ``link`` is B in the basis of G."""
     return np.asarray(np.einsum("ik,ik->k", link, in_nodes @ link))
 
 
@@ -246,10 +216,33 @@ class Modes:
         in_weights = in_nodes.copy() if self.link is None else self.link.T**2 @ in_nodes
         return Derivatives(in_time, in_weights, float(shares.sum()) + self.n_null * len(self.d) / self.rho)
 
-    def to_derivatives(self, in_time: Floats, in_nodes: Floats, in_noise: float) -> Derivatives:
-        """From derivatives in the modes' matrices to those in K_T and the weights."""
+    def form_derivatives(self, modes: Floats, factors: Floats, in_noise: float) -> Derivatives:
+        """Derivatives of Σ factor · ⟨X, K_T X K_S⟩ in K_T and the weights, beside that in the noise.
+
+        Parameters
+        ----------
+        modes : ndarray, shape (k, n_times, n_modes)
+            Vᵀ X Q of the fields X.
+        factors : ndarray, shape (k,)
+            Their factors, none negative.
+        in_noise : float
+            Derivative in the noise variance.
+        """
+        in_time, in_weights = np.zeros((len(self.d), len(self.d))), np.zeros(len(self.g))
+        in_nodes = None if self.link is None else np.zeros((len(self.g), len(self.g)))
+        for field, factor in zip(modes, factors, strict=True):
+            # A matrix times its own transpose is half a product, and a diagonal hardly any.
+            scaled = field * np.sqrt(factor * self.g)
+            in_time += scaled @ scaled.T
+            if in_nodes is None:
+                in_weights += factor * (self.d @ field**2)
+            else:
+                scaled = np.sqrt(factor * self.d)[:, None] * field
+                in_nodes += scaled.T @ scaled
+        if in_nodes is not None and self.link is not None:
+            in_weights = weight_derivatives(in_nodes, self.link)
         turned = (self.time_vectors @ in_time) @ self.time_vectors.T
-        return Derivatives(turned, weight_derivatives(in_nodes, self.link), in_noise)
+        return Derivatives(turned, in_weights, in_noise)
 
 
 class FieldCovariance:
@@ -285,6 +278,9 @@ class FieldCovariance:
 
     def form_derivatives(self, fields: Floats, factors: Floats) -> Derivatives:
         """Derivatives of Σ factor · ⟨X, C X⟩ over some fields X of shape (k, n_times, n_nodes)."""
-        in_time, in_nodes = form_derivatives(fields, factors, self.time, self.nodes)
+        in_time, in_nodes = np.zeros_like(self.time), np.zeros_like(self.nodes)
+        for field, factor in zip(fields, factors, strict=True):
+            in_time += factor * ((field @ self.nodes) @ field.T)
+            in_nodes += factor * (field.T @ (self.time @ field))
         in_noise = float(np.einsum("k,kts,kts->", factors, fields, fields))
         return Derivatives(in_time, weight_derivatives(in_nodes, self.basis.basis), in_noise)

@@ -24,6 +24,7 @@ __all__ = ["Optimum", "curvature", "find_minimum"]
 
 _FAR = 0.1  # nats to gain: from there on the steps themselves tell more about the curvature than what is expected of it
 _LEAST_EXPECTED = 1e-4  # curvature in any direction, in nats per squared logarithm
+_BFGS_STEPS = 60  # at most, before L-BFGS takes over
 
 
 @dataclass(frozen=True)
@@ -133,9 +134,11 @@ def find_minimum(
             if hessian is None:
                 size = float(np.abs(at_start[1]).max(initial=0.0)) / first_step
                 hessian = max(1.0, size) * np.eye(len(start))
-            optimum = _quasi_newton(counted, start, at_start, low, high, hessian, max_iterations, to_gain)
-            if optimum.converged or not callable(hessian):
+            steps = max_iterations if callable(hessian) else min(max_iterations, _BFGS_STEPS)
+            optimum = _quasi_newton(counted, start, at_start, low, high, hessian, steps, to_gain)
+            if optimum.converged or (steps == max_iterations and not callable(hessian)):
                 return optimum
+            # In a curved valley L-BFGS forgets what no longer holds.
             start, at_start = optimum.position, (optimum.value, optimum.gradient)
         size = max(1.0, float(np.abs(at_start[1]).max(initial=0.0)) / first_step)
 
