@@ -404,10 +404,42 @@ def test_more_data_without_learning_again() -> None:
     expected = clone(part).fit(table.iloc[2:])
     np.testing.assert_allclose(whole.predict_grid().to_numpy(), expected.predict_grid().to_numpy(), rtol=1e-9)
     assert len(part.times_) == 5
+    assert whole.get_params(deep=False) == part.get_params(deep=False)
+    part.set_params(engine="dense", n_eigenpairs=3)  # for the next fit; this one stays as it was
+    assert part.condition_on(table.iloc[7:]).engine_ == "kronecker"
     with pytest.raises(TableError, match="at most one value per node and time"):
         part.condition_on(table.iloc[5:7])
     with pytest.raises(TableError, match="must be dates without a time zone"):
         part.condition_on(table.iloc[7:].tz_localize("UTC"))
+
+
+def test_conditioning_solves_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = wave_table(10)
+    part = gm.GraphFieldRegressor(CITY, KERNEL, time_unit="h", optimizer=None).fit(table.iloc[:7])
+    made: list[FieldPosterior] = []
+    whole_init = FieldPosterior.__init__
+
+    def counted(self: FieldPosterior, *arguments: Any, **options: Any) -> None:
+        made.append(self)
+        whole_init(self, *arguments, **options)
+
+    monkeypatch.setattr(FieldPosterior, "__init__", counted)
+    part.condition_on(table.iloc[7:])
+    assert len(made) == 1
+
+
+def test_wrong_options_are_all_named() -> None:
+    wrong: dict[str, Any] = {"time_unit": "y", "engine": "fast", "mean": 0, "normalize_y": 1, "noise": -1.0}
+    wrong |= {"optimizer": "sgd", "max_iterations": 0, "n_eigenpairs": 0, "tolerance": 0.0, "random_state": None}
+    with pytest.raises(KernelError) as caught:
+        gm.GraphFieldRegressor(CITY, **wrong).fit(wave_table(3))
+    assert {fault.argument for fault in caught.value.faults} == set(wrong)
+    with pytest.raises(KernelError, match="must be a graphmatern Graph"):
+        gm.GraphFieldRegressor("city").fit(wave_table(3))  # type: ignore[arg-type]
+    model = gm.GraphFieldRegressor(CITY, KERNEL, optimizer=None).fit(wave_table(3))
+    model.graph = gm.make_roads(30, seed=5)
+    with pytest.raises(NotFittedError, match="another graph"):
+        model.predict_grid()
 
 
 @pytest.mark.parametrize("name", ["default", "sum", "bounded", "product"])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from graphmatern._validation import FaultList
 
-__all__ = ["check_fit_options", "reached_by", "rules_of", "uses_normalized"]
+__all__ = ["check_fit_options", "normalisation", "reached_by", "rules_of", "uses_normalized"]
 
 
 def check_fit_options(estimator: Any, labels: Sequence[str], faults: FaultList) -> None:
@@ -26,7 +26,7 @@ def check_fit_options(estimator: Any, labels: Sequence[str], faults: FaultList) 
 
     Parameters
     ----------
-    estimator : GraphGPRegressor or GraphGPClassifier
+    estimator : GraphGPRegressor, GraphGPClassifier or GraphFieldRegressor
         The estimator.
     labels : sequence of str
         Parameters beyond the kernel's, which bounds and priors may name.
@@ -46,20 +46,32 @@ def check_fit_options(estimator: Any, labels: Sequence[str], faults: FaultList) 
         remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0)."
         faults.add("kernel", "must be a kernel of this package", f"a {type(kernel).__name__}", remedy)
     check_whole("max_iterations", estimator.max_iterations, faults, minimum=1, remedy="Allow at least one.")
-    check_positive("learning_rate", estimator.learning_rate, faults, remedy="0.1 is usual.")
+    if hasattr(estimator, "learning_rate"):
+        check_positive("learning_rate", estimator.learning_rate, faults, remedy="0.1 is usual.")
     check_whole("n_restarts", estimator.n_restarts, faults, minimum=0, remedy="0 starts once.")
     if estimator.random_state is not None:
         check_whole("random_state", estimator.random_state, faults, minimum=0, remedy="Leave it out for any.")
     if estimator.n_eigenpairs is not None:
         remedy = "Leave it out for a good number."
         check_whole("n_eigenpairs", estimator.n_eigenpairs, faults, minimum=1, remedy=remedy)
-    if estimator.n_threads is not None:
+    if getattr(estimator, "n_threads", None) is not None:
         check_whole("n_threads", estimator.n_threads, faults, minimum=1, remedy="Leave it out to use all processors.")
     faults.raise_if_any()
     names = ["nu", "lengthscale"] if kernel is None else [name for name, _ in kernel.named_parameters()]
     every = [*(name.replace("raw_", "") for name in names), "variance", *labels]
     rules_of(estimator).check(every, faults)
     faults.raise_if_any()
+
+
+def normalisation(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean and standard deviation of some numbers; a median and 1 where they are all alike."""
+    # In units of a power of two next to the largest value: their squares neither overflow nor vanish.
+    unit = int(np.frexp(np.abs(values).max())[1])
+    moderate = np.ldexp(values, -unit)
+    spread = float(moderate.std())
+    if spread <= 1e-12:
+        return float(np.median(values)), 1.0
+    return float(np.ldexp(moderate.mean(), unit)), float(np.ldexp(spread, unit))
 
 
 def rules_of(estimator: Any) -> Rules:

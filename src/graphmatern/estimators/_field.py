@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from graphmatern._validation import FaultList, check_choice, check_flag, check_positive, check_whole, warn
+from graphmatern._validation import FaultList, check_positive, check_whole, note_choice, note_flag, warn
 from graphmatern.errors import KernelError, NumericalWarning
-from graphmatern.estimators._common import rules_of
+from graphmatern.estimators._common import check_fit_options, normalisation, reached_by, rules_of, uses_normalized
 from graphmatern.estimators._field_data import FieldData, read_field
 from graphmatern.estimators._field_results import FieldResults
 from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
@@ -212,9 +212,7 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         self._check_options()
         field = read_field(self.graph, data, times, y, node=node, time=time, value=value)
         observed = field.y[~np.isnan(field.y)]
-        self.y_mean_ = float(observed.mean()) if self.normalize_y else 0.0
-        scale = float(observed.std()) if self.normalize_y else 1.0
-        self.y_scale_ = scale if scale > 1e-12 * max(1.0, abs(self.y_mean_)) else 1.0
+        self.y_mean_, self.y_scale_ = normalisation(observed) if self.normalize_y else (0.0, 1.0)
         self._axis = TimeAxis.of(field.times, self.time_unit)
         self._learn(field)
         self.log_marginal_likelihood_, self.log_marginal_likelihood_error_ = self.posterior_.log_marginal_likelihood()
@@ -224,36 +222,20 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         return self
 
     def _check_options(self) -> None:
-        check_choice("time_unit", self.time_unit, TIME_UNITS, KernelError)
-        check_choice("engine", self.engine, ("auto", "kronecker", "dense", "iterative"), KernelError)
-        check_choice("mean", self.mean, ("constant", "zero"), KernelError)
-        check_flag("normalize_y", self.normalize_y, KernelError)
-        if self.optimizer is not None:
-            check_choice("optimizer", self.optimizer, ("lbfgs", "adam"), KernelError)
         faults = FaultList("nothing was fitted", KernelError)
-        if self.kernel is not None and not hasattr(self.kernel, "spectral_weights"):
-            remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0); the kernel on time is `time_kernel`."
-            faults.add("kernel", "must be a kernel of this package", f"a {type(self.kernel).__name__}", remedy)
+        note_choice("time_unit", self.time_unit, TIME_UNITS, faults)
+        note_choice("engine", self.engine, ("auto", "kronecker", "dense", "iterative"), faults)
+        note_choice("mean", self.mean, ("constant", "zero"), faults)
+        note_flag("normalize_y", self.normalize_y, faults)
         if self.noise is not None:
             check_positive("noise", self.noise, faults, remedy="Leave it out for a value from the data.")
         check_positive("tolerance", self.tolerance, faults, remedy="1e-6 is usual.")
-        check_whole("max_iterations", self.max_iterations, faults, minimum=1, remedy="Allow at least one.")
-        check_whole("n_restarts", self.n_restarts, faults, minimum=0, remedy="0 starts once.")
         if self.n_probes is not None:
             check_whole("n_probes", self.n_probes, faults, minimum=2, remedy="Leave it out for a good number.")
         check_whole("n_draws", self.n_draws, faults, minimum=2, remedy="32 is usual.")
-        check_whole("random_state", self.random_state, faults, minimum=0, remedy="0 is as good as any.")
-        faults.raise_if_any()
-        names = ["nu", "lengthscale"] if self.kernel is None else [n for n, _ in self.kernel.named_parameters()]
-        labels = [name.replace("raw_", "") for name in names]
-        rules_of(self).check([*labels, "variance", "noise"], faults)
-        faults.raise_if_any()
-
-    @property
-    def _uses_normalized(self) -> bool:
-        if self.normalized is None:
-            return self.kernel is not None and self.kernel.requires_normalized
-        return self.normalized
+        if self.random_state is None:  # probes must stay the same
+            faults.add("random_state", "must be a whole number", "None", "0 is as good as any.")
+        check_fit_options(self, ["noise"], faults)
 
     def _grid(self, data: FieldData) -> FieldGrid:
         """The observations in normalised units, times as numbers."""
@@ -268,7 +250,7 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
             self.engine_, self.engine_reason_ = choose_method(grid, self.engine)
         probes = default_probes(grid) if self.n_probes is None else self.n_probes
         options = FitOptions(
-            normalized=self._uses_normalized,
+            normalized=uses_normalized(self),
             noise=self.noise,
             optimizer=self.optimizer,
             max_iterations=self.max_iterations,
@@ -307,9 +289,8 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         self.times_ = data.times
         self._data = data
         self._fitted = found
-        reached = np.zeros(self.graph.n_components, dtype=bool)
-        reached[self.graph.components[data.nodes]] = True
-        self.informed_ = reached[self.graph.components]
+        self.informed_ = reached_by(self.graph, data.nodes)
+        self._fit_options = self.get_params(deep=False)
 
     def condition_on(
         self,
@@ -331,12 +312,12 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         self._require_fit()
         more = read_field(self.graph, data, times, y, node=node, time=time, value=value)
         joined = self._data.join(FieldData(more.nodes, self._axis.read(more.times), more.y))
-        other = copy.copy(self)
-        other.engine_, other.engine_reason_ = choose_method(
-            other._grid(joined), "auto" if self.engine == "kronecker" else self.engine
-        )
+        other = type(self)(**self._options_of_fit())
+        for name in ("y_mean_", "y_scale_", "_axis", "kernel_", "time_kernel_"):
+            setattr(other, name, getattr(self, name))
+        wanted = "auto" if other.engine == "kronecker" else other.engine  # there may be holes now
+        other.engine_, other.engine_reason_ = choose_method(other._grid(joined), wanted)
         other._learn(joined, self._fitted.optimum)
-        del other.log_marginal_likelihood_, other.log_marginal_likelihood_error_  # those of fewer data
         return other
 
     def standard_errors(self) -> dict[str, float]:
@@ -352,7 +333,8 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
 
     # ------------------------------------------------------------------ model files
     def _state(self) -> dict[str, Any]:
-        count = eigenpairs_used(self.graph, self.n_eigenpairs)
+        fitted_as = type(self)(**self._options_of_fit())
+        count = eigenpairs_used(self.graph, fitted_as.n_eigenpairs)
         names = ("y_mean_", "y_scale_", "engine_", "engine_reason_", "kernel_", "time_kernel_")
         optional = ("log_marginal_likelihood_", "log_marginal_likelihood_error_")
         return {
@@ -360,7 +342,7 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
             "origin": None if self._axis.origin is None else pd.DatetimeIndex([self._axis.origin]),  # keeps its zone
             "attributes": {name: getattr(self, name) for name in (*names, *optional) if hasattr(self, name)},
             "optimum": dict(vars(self._fitted.optimum)),
-            "spectrum": spectrum_state(self.graph, count, self._uses_normalized),
+            "spectrum": spectrum_state(self.graph, count, uses_normalized(fitted_as)),
         }
 
     def _restore(self, state: dict[str, Any]) -> None:

@@ -38,7 +38,6 @@ class FieldResults:
     """Predictions of a fitted field, in the units of the values."""
 
     graph: Graph
-    time_unit: Any
     posterior_: FieldPosterior
     kernel_: Kernel
     noise_: float
@@ -55,11 +54,14 @@ class FieldResults:
     at_bounds_: list[str]
     _data: FieldData
     _axis: TimeAxis
+    _fit_options: dict[str, Any]
     _fitted: FittedField
 
     def _require_fit(self) -> None:
         if not hasattr(self, "posterior_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call `fit` first")
+        if self.graph is not self._fit_options["graph"]:
+            raise NotFittedError(f"this {type(self).__name__} was fitted on another graph: call `fit` again")
 
     def _moments(self, cells: Cells, observation: bool, with_std: bool) -> tuple[Floats, Floats | None]:
         """Means and, where wanted, standard deviations at cells, in the units of the values."""
@@ -366,7 +368,7 @@ class FieldResults:
         noise = self.y_scale_ * np.sqrt(self.noise_)
         n_times, n_nodes = self._data.y.shape
         missing = float(np.isnan(self._data.y).mean())
-        unit = f", in units of {self.time_unit!r}" if self._axis.origin is not None else ""
+        unit = f", in units of {self._axis.unit!r}" if self._axis.origin is not None else ""
         assert self._fitted.time is not None
         state = "converged" if self.converged_ else "stopped early"
         lines = [

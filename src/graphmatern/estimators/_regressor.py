@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from graphmatern._validation import FaultList, check_positive, note_choice, note_flag, warn
 from graphmatern.errors import KernelError, NumericalWarning, TableError
-from graphmatern.estimators._common import check_fit_options, reached_by, rules_of, uses_normalized
+from graphmatern.estimators._common import check_fit_options, normalisation, reached_by, rules_of, uses_normalized
 from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._data import TrainingData, join_observations, read_observations
 from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
@@ -230,17 +230,8 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         check_fit_options(self, ["noise", "scale", "df", "dispersion"], faults)
 
     def _normalise(self, data: TrainingData, scaled: bool) -> None:
-        self.y_mean_, self.y_scale_ = 0.0, 1.0
-        if not (scaled and self.normalize_y):
-            return
         observed = data.y[~np.isnan(data.y)]
-        # In units of a power of two next to the largest value: their squares neither overflow nor vanish.
-        unit = int(np.frexp(np.abs(observed).max())[1])
-        moderate = np.ldexp(observed, -unit)
-        spread = float(moderate.std())
-        constant = spread <= 1e-12
-        self.y_mean_ = float(np.median(observed) if constant else np.ldexp(moderate.mean(), unit))
-        self.y_scale_ = 1.0 if constant else float(np.ldexp(spread, unit))
+        self.y_mean_, self.y_scale_ = normalisation(observed) if scaled and self.normalize_y else (0.0, 1.0)
 
     def _options(self, data: TrainingData, known: Optimum | None) -> FitOptions:
         return FitOptions(
