@@ -55,10 +55,11 @@ class FieldData:
             rows, columns = one.cells()
             parts.append((one.nodes[columns], one.times[rows], one.y[rows, columns]))
         (nodes, times, values), (more_nodes, more_times, more_values) = parts
+        every_node, every_time = np.concatenate([nodes, more_nodes]), times.append(more_times)
         faults = FaultList("nothing was added", TableError)
-        return _to_grid(
-            np.concatenate([nodes, more_nodes]), times.append(more_times), np.append(values, more_values), faults
-        )
+        _note_repeated(every_node, every_time, None, faults)
+        faults.raise_if_any()
+        return _to_grid(every_node, every_time, np.append(values, more_values))
 
 
 def _columns_of(data: Any, times: Any, y: Any, names: tuple[str, str, str], faults: FaultList) -> list[Any] | None:
@@ -68,7 +69,7 @@ def _columns_of(data: Any, times: Any, y: Any, names: tuple[str, str, str], faul
             received = f"a {type(data).__name__}" + ("" if times is None else " and times") + " alone"
             remedy = "Pass a table, or nodes, times and values."
             raise faults.raise_now("data", "must be a DataFrame, or come with `times` and `y`", received, remedy)
-        return [data, times, y]
+        return [column if hasattr(column, "__len__") else list(column) for column in (data, times, y)]
     if times is not None or y is not None:
         raise faults.raise_now("times", "must be None beside a DataFrame", "both", "The table holds times and values.")
     counts = [int((data.columns == name).sum()) for name in names]
@@ -103,26 +104,55 @@ def read_field(
     faults = FaultList("nothing was read", TableError)
     columns = _columns_of(data, times, y, (node, time, value), faults)
     if columns is None:
-        return _read_wide(graph, data, faults)
+        return _read_wide(graph, data, (node, time, value), faults)
     labels = (node, time, value) if isinstance(data, pd.DataFrame) else ("nodes", "times", "y")
     codes = _codes(graph, columns[0], labels[0], faults)
     stamps = read_times(columns[1], labels[1], faults)
     values = _values(columns[2], labels[2], faults)
+    if values.ndim != 1:
+        received = f"an array of shape {values.shape}"
+        raise faults.raise_now(labels[2], "must have one dimension", received, "One row per observation.")
     if len(codes) != len(values) or (stamps is not None and len(stamps) != len(values)):
         received = "{} nodes, {} times, {} values".format(*(len(column) for column in columns))
-        faults.add(labels[2], "must have one entry per node and time", received, "One row per observation.")
+        raise faults.raise_now(labels[2], "must have one entry per node and time", received, "One row per observation.")
+    known = np.flatnonzero(~np.isnan(values))
+    # Where some times are unreadable, equal ones are still seen to be equal.
+    keys = stamps if stamps is not None else pd.Index([str(one) for one in columns[1]], dtype=object)
+    if len(keys) == len(values):
+        _note_repeated(codes[known], keys[known], known, faults)
     faults.raise_if_any()
     assert stamps is not None
-    known = np.flatnonzero(~np.isnan(values))
-    return _to_grid(codes[known], stamps[known], values[known], faults, known)
+    return _to_grid(codes[known], stamps[known], values[known])
 
 
-def _read_wide(graph: Graph, table: pd.DataFrame, faults: FaultList) -> FieldData:
+def _note_repeated(codes: Longs, times: pd.Index[Any], rows: Longs | None, faults: FaultList) -> None:
+    """Note cells that are named twice; ``rows`` are their numbers in the caller's table, None where it has none."""
+    column, row = pd.factorize(codes)[0], pd.factorize(times)[0]
+    place = row.astype(np.int64) * (1 + int(column.max(initial=0))) + column
+    place = np.where(codes < 0, -1 - np.arange(len(codes)), place)  # nodes that are unknown equal no other
+    order = np.argsort(place, kind="stable")
+    again = np.flatnonzero(np.diff(place[order]) == 0)
+    if len(again) == 0:
+        return
+    received = f"{len(again)} that were there before"
+    if rows is not None:
+        shown = [f"row {rows[order[k + 1]]} (as row {rows[order[k]]})" for k in again[:5]]
+        more = f", ... ({len(again)} in all)" if len(again) > 5 else ""
+        received = f"the same cell again in {', '.join(shown)}{more}"
+    remedy = "Merge them, such as by groupby([node, time]).mean()."
+    faults.add("data", "must hold at most one value per node and time", received, remedy)
+
+
+def _read_wide(graph: Graph, table: pd.DataFrame, named: tuple[str, str, str], faults: FaultList) -> FieldData:
     names = graph._parts.names
     codes = np.asarray(names.codes(table.columns), dtype=np.int64)
-    if len(codes) and (codes < 0).all() and len(table) and (names.codes(table.index) >= 0).all():
-        remedy = "Transpose it: table.T."
-        raise faults.raise_now("data", "must have a row per time and a column per node", "nodes as rows", remedy)
+    if len(codes) and (codes < 0).all():
+        if table.index.nlevels == 1 and (names.codes(table.index) >= 0).any():
+            remedy = "Transpose it: table.T."
+            raise faults.raise_now("data", "must have a row per time and a column per node", "nodes as rows", remedy)
+        rule = "must have the columns {!r}, {!r} and {!r}, or a row per time and a column per node".format(*named)
+        remedy = f"Say what they are called: fit(table, node='sensor', ...). Nodes are {abbreviate(graph.nodes)}."
+        raise faults.raise_now("data", rule, f"the columns {abbreviate(table.columns)}", remedy)
     codes = _codes(graph, table.columns, "columns", faults)
     stamps = read_times(table.index, "index", faults)
     values = _values(table.to_numpy(), "data", faults)
@@ -135,7 +165,7 @@ def _read_wide(graph: Graph, table: pd.DataFrame, faults: FaultList) -> FieldDat
     faults.raise_if_any()
     assert stamps is not None
     rows, columns = np.nonzero(~np.isnan(values))
-    return _to_grid(codes[columns], stamps[rows], values[rows, columns], faults)
+    return _to_grid(codes[columns], stamps[rows], values[rows, columns])
 
 
 def _codes(graph: Graph, names: Any, argument: str, faults: FaultList) -> Longs:
@@ -161,15 +191,13 @@ def _values(values: Any, argument: str, faults: FaultList) -> Floats:
         rows = np.unique(np.argwhere(bad)[:, 0])
         received = f"others in rows {abbreviate(rows)}"
         faults.add(argument, "must hold finite numbers, or NaN for what was not observed", received, "Correct them.")
+    elif blank.all():
+        faults.add(argument, "must hold at least one value", "none", "NaN means not observed.")
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
-def _to_grid(
-    codes: Longs, times: pd.Index[Any], values: Floats, faults: FaultList, rows: Longs | None = None
-) -> FieldData:
-    """Sort observations into a grid of all their nodes and times; ``rows`` are their numbers in the caller's table."""
-    if len(values) == 0:
-        raise faults.raise_now("data", "must hold at least one value", "none", "NaN means not observed.")
+def _to_grid(codes: Longs, times: pd.Index[Any], values: Floats) -> FieldData:
+    """Sort observations, at least one and each cell once, into a grid of all their nodes and times."""
     nodes, column = np.unique(codes, return_inverse=True)
     distinct = times.unique().sort_values()
     row = np.asarray(distinct.get_indexer(times), dtype=np.int64)
@@ -178,16 +206,6 @@ def _to_grid(
             f"{len(distinct):,} times × {len(nodes):,} nodes make a grid of {len(distinct) * len(nodes):,} cells, for "
             f"{len(values):,} values. Round times to a common grid, or aggregate them."
         )
-    place = row * len(nodes) + column
-    order = np.argsort(place, kind="stable")
-    again = np.flatnonzero(np.diff(place[order]) == 0)
-    if len(again):
-        order = order if rows is None else rows[order]
-        shown = [f"row {order[k + 1]} (as row {order[k]})" for k in again[:5]]
-        more = f", ... ({len(again)} in all)" if len(again) > 5 else ""
-        rule = "must hold at most one value per node and time"
-        remedy = "Merge them, such as by groupby([node, time]).mean()."
-        raise faults.raise_now("data", rule, f"the same cell again in {', '.join(shown)}{more}", remedy)
     y = np.full((len(distinct), len(nodes)), np.nan)
     y[row, column] = values
     return FieldData(nodes, distinct, y)

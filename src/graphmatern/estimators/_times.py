@@ -41,6 +41,9 @@ def read_times(values: Any, argument: str, faults: FaultList) -> pd.Index[Any] |
         faults.add(argument, "must be a sequence of times", repr(values), "Put it in a list, even a single one.")
         return None
     index = values if isinstance(values, pd.Index) else pd.Index(values, tupleize_cols=False)
+    if index.nlevels > 1:
+        faults.add(argument, _WHAT, f"{index.nlevels} levels", "Keep the level that holds the times.")
+        return None
     if isinstance(index, pd.PeriodIndex):
         index = index.to_timestamp()
     missing = np.asarray(pd.isna(index), dtype=bool)
@@ -80,7 +83,7 @@ def _from_objects(items: list[Any], argument: str, faults: FaultList) -> pd.Inde
         faults.add(argument, "must be all numbers or all dates", received, "Convert them to one kind.")
         return None
     if kinds[:1].tolist() == ["a number"]:
-        return _numbers(np.array(items, dtype=np.float64), argument, faults)
+        return _numbers(np.array([_float(item) for item in items]), argument, faults)
     zones = np.array([_zone(item) for item in items])
     if len(set(zones)) > 1:
         received = ", ".join(f"{zone} in row {int(np.argmax(zones == zone))}" for zone in dict.fromkeys(zones))
@@ -90,7 +93,7 @@ def _from_objects(items: list[Any], argument: str, faults: FaultList) -> pd.Inde
     has_zone = bool(len(zones)) and zones[0] != "no zone"
     if items and isinstance(items[0], str):
         stamps = pd.DatetimeIndex(pd.to_datetime(items, format="ISO8601", utc=has_zone))
-        return stamps if not has_zone or zones[0] in ("Z", "+00:00") else stamps.tz_convert(_offset(zones[0]))
+        return stamps if not has_zone or zones[0] == "+00:00" else stamps.tz_convert(_offset(zones[0]))
     return pd.DatetimeIndex(items)
 
 
@@ -99,6 +102,8 @@ def _kind(item: Any) -> str:
     if isinstance(item, int | float | np.integer | np.floating) and not isinstance(item, bool):
         return "a number"
     if isinstance(item, str):
+        if not item.strip()[:1].isdigit():  # pandas knows words such as "now"
+            return "?"
         return "?" if pd.isna(pd.to_datetime(item, format="ISO8601", errors="coerce", utc=True)) else "a date"
     return "a date" if isinstance(item, dt.date | np.datetime64) else "?"
 
@@ -107,9 +112,19 @@ def _zone(item: Any) -> str:
     """Name of a date's time zone, or of a text's offset."""
     if isinstance(item, str):
         found = _OFFSET.search(item.strip())
-        return found.group(1) if found and ":" in item else "no zone"
+        if not found or ":" not in item:
+            return "no zone"
+        digits = found.group(1).replace("Z", "+0000").replace(":", "")
+        return f"{digits[:3]}:{digits[3:] or '00'}".replace("-00:00", "+00:00")
     zone = getattr(item, "tzinfo", None)
     return "no zone" if zone is None else str(zone)
+
+
+def _float(item: Any) -> float:
+    try:
+        return float(item)
+    except OverflowError:
+        return np.inf
 
 
 def _offset(text: str) -> dt.timezone:
