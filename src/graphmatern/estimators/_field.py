@@ -59,7 +59,7 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
     normalized : bool, optional
         Which Laplacian; by default the normalised one only where the kernel requires it.
     engine : {"auto", "kronecker", "dense", "iterative"}
-        How to compute: whole grids by Kronecker algebra; up to 4,000 cells with holes by a dense Cholesky factor; more
+        How to compute: whole grids by Kronecker algebra; up to 3,000 cells with holes by a dense Cholesky factor; more
         by filling in the holes with conjugate gradients. The first two are exact.
     n_eigenpairs : int, optional
         Eigenpairs of the graph; all by default, up to 3,000 nodes, beyond that 500.

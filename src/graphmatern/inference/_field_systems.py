@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Cells", "FewCells", "FieldSystem", "ManyCells", "WholeGrid"]
 
 _CHUNK = 2**24  # numbers in a temporary array
+_DRAW_TOLERANCE = 1e-4  # of the solves behind draws, whose number leaves far more
 
 
 class Cells:
@@ -274,7 +275,8 @@ class ManyCells(FieldSystem):
         """Quadratic forms and solutions; filled in, the forms' errors are of second order in the tolerance."""
         start = self._start if self.filled is None else self.filled
         same = start is not None and start.shape == data.shape
-        self.filled = self.fill_in.fill(data, start if same else None, in_fit=in_fit)
+        at_least = self.options.fit_tolerance if in_fit else 0.0
+        self.filled = self.fill_in.fill(data, start if same else None, at_least=at_least)
         solved = self.covariance.modes.solve(self.filled)[0]
         return np.einsum("its,jts->ij", self.filled, solved), solved
 
@@ -293,7 +295,8 @@ class ManyCells(FieldSystem):
         hidden = None if self.options.progress is None else not self.options.progress
         for _ in tqdm(range(self.options.n_draws), desc="variances", unit=" draws", disable=hidden, leave=False):
             drawn = self.draw(rng)[None]
-            error = (drawn - self.fill_in.fill(drawn * self.grid.observed)) * missing
+            filled = self.fill_in.fill(drawn * self.grid.observed, at_least=_DRAW_TOLERANCE)
+            error = (drawn - filled) * missing
             found.append(modes.solve(error)[0][0])
         return np.stack(found)
 

@@ -22,12 +22,12 @@ import scipy.linalg as la
 
 from graphmatern._validation import warn
 from graphmatern.errors import NumericalWarning
-from graphmatern.inference._kronecker import Derivatives
+from graphmatern.inference._kronecker import FormSum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from graphmatern.inference._kronecker import Modes
+    from graphmatern.inference._kronecker import Derivatives, Modes
 
     Floats = NDArray[np.float64]
     Flags = NDArray[np.bool_]
@@ -59,6 +59,7 @@ class IterativeOptions:
         Whether to show progress of the draws; by default, where the error stream is a terminal.
     fit_tolerance : float
         What ``tolerance`` is raised to while parameters are learned: 1e-4 moves them by hundredths of their errors.
+        A tenth of it goes for the quadrature of every probe.
     """
 
     tolerance: float
@@ -129,7 +130,7 @@ class FillIn:
         solved, modes = self._modes.solve(self._embed(values))
         return self._take(solved), modes
 
-    def fill(self, data: Floats, start: Floats | None = None, *, in_fit: bool = False) -> Floats:
+    def fill(self, data: Floats, start: Floats | None = None, *, at_least: float = 0.0) -> Floats:
         """Fill in fields, 0 at missing cells, with the conditional means there.
 
         Parameters
@@ -138,8 +139,8 @@ class FillIn:
             Fields.
         start : ndarray, shape as ``data``, optional
             Fields filled in for other parameters, to start from.
-        in_fit : bool
-            Whether the tolerance may be that of a fit.
+        at_least : float
+            What to raise the tolerance to.
 
         Returns
         -------
@@ -147,7 +148,7 @@ class FillIn:
         """
         filled = data.copy() if start is None else np.where(self._missing, start, data)
         solved = self._modes.solve(filled)[0]
-        tolerance = max(self._options.tolerance, self._options.fit_tolerance if in_fit else 0.0)
+        tolerance = max(self._options.tolerance, at_least)
         allowed = tolerance * np.linalg.norm(solved * ~self._missing, axis=(1, 2))
         found = self._conjugate_gradients(-self._take(solved), allowed)
         return filled + self._embed(found)
@@ -203,23 +204,21 @@ class FillIn:
         """Log det A."""
         options, modes = self._options, self._modes
         rng = np.random.default_rng(options.seed)
-        n_weights = len(modes.g) if modes.link is None else modes.link.shape[1]
-        derivatives = Derivatives(np.zeros((len(modes.d), len(modes.d))), np.zeros(n_weights), 0.0)
+        change = FormSum(modes)
         values, products = [], []
         for _ in range(options.n_probes):
             probe = rng.choice(np.array([-1.0, 1.0]), self._count)
             one = self._quadrature(probe)
             values.append(one.value)
             products.append(one.product)
-            factors = one.factors / options.n_probes
-            derivatives.add(modes.form_derivatives(one.fields, factors, float(factors @ one.norms)), -1.0)
+            change.add(one.fields, one.factors / options.n_probes, one.norms)
         value, error = _mean_and_error(np.array(values))
         # log a is near the chord from (1/ρ, −log ρ) to where a smooth field would be: a share of the cells is missing.
         share = self._count / self._missing.size
         slope = -np.log1p(-share) / share * modes.rho
         trace = float(modes.inverse_diagonal()[self._missing].sum())
         sharper, sharper_error = _mean_and_error(np.array(values) - slope * (np.array(products) - trace))
-        return Estimate(value, error, sharper, sharper_error, derivatives)
+        return Estimate(value, error, sharper, sharper_error, change.derivatives(-1.0))
 
     def _quadrature(self, probe: Floats) -> _Quadrature:
         """Zᵀ log(A) z by Lanczos, with full reorthogonalisation, and what its derivative is made of."""
@@ -228,7 +227,7 @@ class FillIn:
         vectors, fields = [vector], []
         diagonal: list[float] = []
         beside: list[float] = []
-        value = np.inf
+        value, allowed = np.inf, max(self._options.tolerance, 0.1 * self._options.fit_tolerance)
         while True:
             product, modes = self._multiply(vector[None])
             product = product[0]
@@ -237,7 +236,7 @@ class FillIn:
             ritz, rotation = la.eigh_tridiagonal(np.array(diagonal), np.array(beside))
             ritz = np.maximum(ritz, 1e-300)
             before, value = value, square * float(rotation[0] ** 2 @ np.log(ritz))
-            done = abs(value - before) <= self._options.tolerance * abs(value)
+            done = abs(value - before) <= allowed * abs(value)
             for _ in range(2):  # once more: rounding spoils the first round
                 for other in vectors:
                     product -= (other @ product) * other

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = ["FieldProblem", "FittedField", "choose_method", "default_probes", "fit_field"]
 
-_FEW_CELLS = 4000  # observed cells up to which a dense Cholesky factor is quick
+_FEW_CELLS = 3000  # observed cells up to which a dense evaluation takes about a second (evidence/field_methods.md)
 _PATCH_CELLS = 1500  # of a part of the grid on which a fit to more cells begins
 _DEAR_GRID = 200_000  # cells beyond which an evaluation takes seconds
 _SAMPLE_CELLS = 60_000  # of a larger part, on which a fit to a dear grid goes on; or,
-_ENOUGH_NATS = 5e-3  # gain at which a fit to a dear grid stops: a tenth of a standard error
+_ENOUGH_NATS = 0.02  # gain at which a fit to a dear grid stops: parameters are then within a fifth of their errors
 _FIT_TOLERANCE = 1e-4  # of solves in a fit to a dear grid
 _SAMPLE_SHARE = 0.04  # where that is more, this share of the cells: it costs a hundredth of the whole
 _START_GAPS = (1.0, 5.0, 25.0)  # lengthscales in time that are tried, in units of the median gap between times

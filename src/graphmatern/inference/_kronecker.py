@@ -26,6 +26,7 @@ __all__ = [
     "Derivatives",
     "FieldCovariance",
     "FieldGrid",
+    "FormSum",
     "Modes",
     "NodeBasis",
     "weight_derivatives",
@@ -216,33 +217,40 @@ class Modes:
         in_weights = in_nodes.copy() if self.link is None else self.link.T**2 @ in_nodes
         return Derivatives(in_time, in_weights, float(shares.sum()) + self.n_null * len(self.d) / self.rho)
 
-    def form_derivatives(self, modes: Floats, factors: Floats, in_noise: float) -> Derivatives:
-        """Derivatives of Σ factor · ⟨X, K_T X K_S⟩ in K_T and the weights, beside that in the noise.
 
-        Parameters
-        ----------
-        modes : ndarray, shape (k, n_times, n_modes)
-            Vᵀ X Q of the fields X.
-        factors : ndarray, shape (k,)
-            Their factors, none negative.
-        in_noise : float
-            Derivative in the noise variance.
-        """
-        in_time, in_weights = np.zeros((len(self.d), len(self.d))), np.zeros(len(self.g))
-        in_nodes = None if self.link is None else np.zeros((len(self.g), len(self.g)))
-        for field, factor in zip(modes, factors, strict=True):
-            # A matrix times its own transpose is half a product, and a diagonal hardly any.
-            scaled = field * np.sqrt(factor * self.g)
-            in_time += scaled @ scaled.T
-            if in_nodes is None:
-                in_weights += factor * (self.d @ field**2)
-            else:
-                scaled = np.sqrt(factor * self.d)[:, None] * field
-                in_nodes += scaled.T @ scaled
-        if in_nodes is not None and self.link is not None:
-            in_weights = weight_derivatives(in_nodes, self.link)
-        turned = (self.time_vectors @ in_time) @ self.time_vectors.T
-        return Derivatives(turned, in_weights, in_noise)
+class FormSum:
+    """Derivatives of Σ factor · ⟨X, C X⟩ over fields X that come a few at a time, as modes Vᵀ X Q.
+
+    Parameters
+    ----------
+    modes : Modes
+        The modes.
+    """
+
+    def __init__(self, modes: Modes) -> None:
+        self._modes = modes
+        n_times, n_modes = modes.variances.shape
+        self._in_time = np.zeros((n_times, n_times))
+        self._in_nodes = np.zeros(n_modes if modes.link is None else (n_modes, n_modes))
+        self._in_noise = 0.0
+
+    def add(self, fields: Floats, factors: Floats, norms: Floats) -> None:
+        """Add fields, shape (k, n_times, n_modes), with factors, none negative, and squared norms of X, shape (k,)."""
+        d, g = self._modes.d, self._modes.g
+        roots = np.sqrt(factors)[:, None, None]
+        # A matrix times its own transpose is half a product, and a diagonal hardly any.
+        wide = np.swapaxes(fields * (roots * np.sqrt(g)), 0, 1).reshape(len(d), -1)
+        self._in_time += wide @ wide.T
+        tall = (fields * (roots * np.sqrt(d)[:, None])).reshape(-1, len(g))
+        self._in_nodes += np.einsum("is,is->s", tall, tall) if self._modes.link is None else tall.T @ tall
+        self._in_noise += float(factors @ norms)
+
+    def derivatives(self, factor: float) -> Derivatives:
+        """What was added, times a factor, in K_T, the weights and the noise variance."""
+        turned = (self._modes.time_vectors @ self._in_time) @ self._modes.time_vectors.T
+        link = self._modes.link
+        in_weights = self._in_nodes if link is None else weight_derivatives(self._in_nodes, link)
+        return Derivatives(factor * turned, factor * in_weights, factor * self._in_noise)
 
 
 class FieldCovariance:
