@@ -129,7 +129,7 @@ def main() -> None:
         'which `engine="auto"` is dense. The iterative way grows with times × nodes × (times + nodes), and the cube',
         "of times and of nodes for two eigendecompositions; it takes any kernel on time. Filters grow with the times",
         "by the cube of the nodes, and with the number of derivatives squared; a gradient, by going back through the",
-        "times, would cost two to three times the likelihood beside it. So a filter would win, and be exact, where",
+        "times, would add two to three times that by a count of operations. So a filter would win, and be exact, where",
         "nodes are few beside the times and the kernel on time is Matérn. The package has none: see the guide.",
     ]
     Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")

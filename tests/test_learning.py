@@ -9,7 +9,7 @@ import pytest
 
 import graphmatern as gm
 from graphmatern.errors import KernelError, NumericalError, NumericalWarning
-from graphmatern.inference import MarkovPrecision, _fit_markov
+from graphmatern.inference import MarkovPrecision, _fit_markov, _optimize
 from graphmatern.inference._fitting import FitOptions, minimise
 from graphmatern.inference._optimize import find_minimum
 from graphmatern.inference._rules import Parameter
@@ -230,12 +230,24 @@ def rosenbrock(x: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def test_quasi_newton_reaches_a_minimum_within_bounds() -> None:
-    free = find_minimum(rosenbrock, np.array([-1.0, 1.0]), [(-5, 5), (-5, 5)], hessian=np.diag([500.0, 200.0]))
+    start, guess = np.array([-1.0, 1.0]), np.diag([500.0, 200.0])
+    free = find_minimum(rosenbrock, start, [(-5, 5), (-5, 5)], method="bfgs", hessian=guess)
     assert free.converged
     np.testing.assert_allclose(free.position, [1.0, 1.0], atol=0.05)
-    held = find_minimum(rosenbrock, np.array([-1.0, 1.0]), [(-5, 0.5), (-5, 5)], hessian=np.diag([500.0, 200.0]))
+    held = find_minimum(rosenbrock, start, [(-5, 0.5), (-5, 5)], method="bfgs", hessian=guess)
     np.testing.assert_allclose(held.position, [0.5, 0.25], atol=0.01)
     assert held.position[0] <= 0.5
+
+
+def test_steps_that_get_nowhere_go_on_as_lbfgs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a curved valley, from a guess of the curvature far too large, BFGS is given up and the end reached."""
+    monkeypatch.setattr(_optimize, "_BFGS_STEPS", 5)
+    options: dict[str, Any] = {"method": "bfgs", "hessian": 1e5 * np.eye(2), "to_gain": 1e-9}
+    found = find_minimum(rosenbrock, np.array([-1.2, 1.0]), [(-5, 5), (-5, 5)], **options)
+    assert found.converged
+    np.testing.assert_allclose(found.position, [1.0, 1.0], atol=1e-3)
+    short = find_minimum(rosenbrock, np.array([-1.2, 1.0]), [(-5, 5), (-5, 5)], max_iterations=5, **options)
+    assert not short.converged
 
 
 def test_a_random_start_that_breaks_down_is_passed_over() -> None:

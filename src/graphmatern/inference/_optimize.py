@@ -220,10 +220,10 @@ def _quasi_newton(
         if trial_value > value:
             break
         position, value, gradient = trial, trial_value, trial_gradient
+    else:
+        expected = np.inf  # a picture of the curvature that needs so many steps is not to be trusted
     settled = expected < 1e-2 or _steepest(position, gradient, low, high) < 1e-2
-    return Optimum(
-        position, value, gradient, count, settled, f"{expected:.1g} nats to gain, after {steps} steps at most"
-    )
+    return Optimum(position, value, gradient, count, settled, f"no end in sight after {count} evaluations")
 
 
 def _with_curvature(hessian: Floats) -> Floats:
