@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from torch.autograd.function import once_differentiable
 from torch.special import log_ndtr
 
 from graphmatern._validation import FaultList, check_choice, check_whole, describe_rows
@@ -15,7 +16,7 @@ from graphmatern.errors import LikelihoodError
 from graphmatern.likelihoods import _base
 from graphmatern.likelihoods._base import Expectation, Likelihood, smallest_variance
 from graphmatern.likelihoods._gumbel import gumbel_factors
-from graphmatern.likelihoods._largest import grid_sizes, largest_with_derivatives, probability_of_largest, trapezoids
+from graphmatern.likelihoods._largest import grid_sizes, largest_with_derivatives, probability_of_largest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,6 +120,24 @@ class _PerClass(Categorical):
         return (torch.arange(self.n_classes)[:, None] == y).to(torch.float64), 0.5 * precision
 
 
+class _WithDerivatives(torch.autograd.Function):
+    """Expected log-likelihoods, differentiable once, of a likelihood that knows its derivatives."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: torch.Tensor, variance: torch.Tensor, likelihood: Likelihood, y: torch.Tensor) -> Any:
+        """Values; the derivatives are kept."""
+        found = likelihood.expectation(y, mean, variance)
+        ctx.save_for_backward(found.in_mean, found.in_variance)
+        return found.value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        """Derivatives in mean and variance."""
+        in_mean, in_variance = ctx.saved_tensors
+        return gradients[0] * in_mean, gradients[0] * in_variance, None, None
+
+
 class RobustMax(_PerClass):
     """The class whose latent process is largest, except that labels are wrong with probability ε.
 
@@ -165,27 +184,10 @@ class RobustMax(_PerClass):
         yes, no = math.log1p(-self._epsilon), math.log(self._epsilon / (self.n_classes - 1))
         return torch.where(right, f.new_tensor(yes), f.new_tensor(no))
 
-    def probability_of_largest(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
-        """Probability that f_y is the largest of all, differentiable; shape (n,)."""
-        deviation = variance.clamp_min(smallest_variance).sqrt()
-        label = y.to(torch.int64)[None]
-        others = torch.arange(self.n_classes)[:, None] != label
-        own_deviation = deviation.gather(0, label)
-        ratios = ((own_deviation / deviation) ** 2 * others).sum(dim=0).detach()
-        grid = trapezoids(int(grid_sizes(ratios.numpy()).max(initial=2)))
-        nodes, weights = (torch.from_numpy(array) for array in grid)
-        own = mean.gather(0, label) + own_deviation * nodes[:, None]
-        # Below −50 the probability is 0 in float64; far below, torch's derivative of log_ndtr is not a number.
-        below = log_ndtr(((own[:, None] - mean) / deviation).clamp_min(-50.0))
-        return weights @ torch.exp((below * others).sum(dim=1))
-
-    def _entries_per_observation(self) -> int:
-        return 128 * self.n_latents
-
     def expected_log_prob(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
-        """From `probability_of_largest`; see `Likelihood.expected_log_prob`."""
-        p = self.probability_of_largest(y, mean, variance)
-        return p * math.log1p(-self._epsilon) + (1.0 - p) * math.log(self._epsilon / (self.n_classes - 1))
+        """With the derivatives of `expectation`; see `Likelihood.expected_log_prob`."""
+        found: torch.Tensor = _WithDerivatives.apply(mean, variance, self, y)  # type: ignore[no-untyped-call]
+        return found
 
     def expectation(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> Expectation:
         """Derivatives in closed form, several times as fast as by differentiation; see `Likelihood.expectation`."""
