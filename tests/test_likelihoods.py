@@ -109,6 +109,7 @@ def test_robustmax_against_samples_and_adaptive_integration() -> None:
             label = torch.full((5,), c)
             value = likelihood.expected_log_prob(label, mean, variance)[i].item()
             assert value == pytest.approx(exact * np.log(0.98) + (1 - exact) * np.log(0.02 / 3), abs=1e-9)
+            assert probabilities[c, i] == pytest.approx(0.98 * exact + 0.02 / 3 * (1 - exact), abs=1e-10)
     picked = likelihood.log_prob(torch.zeros(5), tensor(draws[:1000])).numpy()
     right = draws[:1000].argmax(axis=1) == 0
     np.testing.assert_allclose(picked, np.where(right, np.log(0.98), np.log(0.02 / 3)))

@@ -16,7 +16,7 @@ from graphmatern.errors import LikelihoodError
 from graphmatern.likelihoods import _base
 from graphmatern.likelihoods._base import Expectation, Likelihood, smallest_variance
 from graphmatern.likelihoods._gumbel import gumbel_factors
-from graphmatern.likelihoods._largest import grid_sizes, largest_with_derivatives, probability_of_largest
+from graphmatern.likelihoods._largest import common_grid, grid_sizes, largest_with_derivatives, probabilities_of_largest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -194,7 +194,8 @@ class RobustMax(_PerClass):
         label, m = y.detach().to(torch.int64).numpy(), mean.detach().numpy()
         deviation = np.sqrt(np.maximum(variance.detach().numpy(), smallest_variance))
         probability, in_mean, in_deviation = np.empty(len(label)), np.empty(m.shape), np.empty(m.shape)
-        for part, count in self._of_similar_needs(label, deviation):
+        ratios = (deviation[label, np.arange(len(label))] / deviation) ** 2
+        for part, count in self._of_similar_needs(grid_sizes(ratios.sum(axis=0) - 1.0)):
             found = largest_with_derivatives(label[part], m[:, part], deviation[:, part], count)
             probability[part], in_mean[:, part], in_deviation[:, part] = found
         yes, no = math.log1p(-self._epsilon), math.log(self._epsilon / (self.n_classes - 1))
@@ -202,12 +203,8 @@ class RobustMax(_PerClass):
         arrays = (value, (yes - no) * in_mean, (yes - no) * in_deviation / (2.0 * deviation))
         return Expectation(*(torch.from_numpy(array) for array in arrays))
 
-    def _of_similar_needs(
-        self, label: NDArray[np.int64], deviation: NDArray[np.float64]
-    ) -> Iterator[tuple[NDArray[np.int64], int]]:
+    def _of_similar_needs(self, needed: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int]]:
         """Observations that need grids of similar sizes, and the largest of these: few need a fine one."""
-        squares = (deviation[label, np.arange(len(label))] / deviation) ** 2
-        needed = grid_sizes(squares.sum(axis=0) - 1.0)
         order = np.argsort(needed, kind="stable")
         start = 0
         while start < len(order):
@@ -222,10 +219,9 @@ class RobustMax(_PerClass):
         m = mean.detach().numpy()
         deviation = np.sqrt(np.maximum(variance.detach().numpy(), smallest_variance))
         found = np.empty(m.shape)
-        for c in range(self.n_classes):
-            label = np.full(m.shape[1], c)
-            for part, count in self._of_similar_needs(label, deviation):
-                found[c, part] = probability_of_largest(label[part], m[:, part], deviation[:, part], count)
+        low, high, needed = common_grid(m, deviation)
+        for part, count in self._of_similar_needs(needed):
+            found[:, part] = probabilities_of_largest(m[:, part], deviation[:, part], low[part], high[part], count)
         largest = torch.from_numpy(found / found.sum(axis=0))
         return largest * (1.0 - self._epsilon) + (1.0 - largest) * self._epsilon / (self.n_classes - 1)
 

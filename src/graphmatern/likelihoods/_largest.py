@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["grid_sizes", "largest_with_derivatives", "probability_of_largest", "trapezoids"]
+__all__ = ["common_grid", "grid_sizes", "largest_with_derivatives", "probabilities_of_largest", "trapezoids"]
 
 REACH = 8.5  # standard deviations beyond which a normal density is 0 in float64
 LARGEST_GRID = 600
@@ -41,23 +41,47 @@ def trapezoids(count: int) -> tuple[Floats, Floats]:
     return nodes, weights / weights.sum()
 
 
-def _above_others(
-    label: NDArray[np.int64], mean: Floats, deviation: Floats, nodes: Floats
-) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Who the others are, their deviations, and z_c on the grid; (n_variables − 1, n), twice, and with the grid."""
-    columns = np.arange(len(label))
-    # The others, in any order.
-    others = np.array([np.delete(np.arange(len(mean)), k) for k in range(len(mean))])[label].T
-    m, s = mean[others, columns], deviation[others, columns]
-    own = mean[label, columns] + deviation[label, columns] * nodes[:, None]
-    return others, s, (own - m[:, None]) / s[:, None]
+def _products_of_others(factors: Floats) -> Floats:
+    """Products over the first axis of all but one: those before times those after, as one of them may be 0."""
+    before, after = np.empty_like(factors), np.empty_like(factors)
+    before[0] = after[-1] = 1.0
+    np.cumprod(factors[:-1], axis=0, out=before[1:])
+    after[:-1] = np.cumprod(factors[:0:-1], axis=0)[::-1]
+    before *= after
+    return before
 
 
-def probability_of_largest(label: NDArray[np.int64], mean: Floats, deviation: Floats, count: int) -> Floats:
-    """Probability that the labelled variable is the largest, shape (n,); see `largest_with_derivatives`."""
-    nodes, weights = trapezoids(count)
-    _, _, z = _above_others(label, mean, deviation, nodes)
-    return np.asarray(weights @ ndtr(z).prod(axis=0))
+def common_grid(mean: Floats, deviation: Floats) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """Where one grid for all variables begins and ends, and how many nodes it needs; each of shape (n,).
+
+    Below the largest m − 8.5 s some variable is sure to be larger. The step follows from Σ s⁻² as in `grid_sizes`.
+    """
+    low, high = (mean - REACH * deviation).max(axis=0), (mean + REACH * deviation).max(axis=0)
+    step = math.pi * np.sqrt(2.0 / (27.6 * (1.0 / deviation**2).sum(axis=0)))
+    count = np.minimum(LARGEST_GRID, np.ceil((high - low) / step) + 1)
+    return low, high, count.astype(np.int64)
+
+
+def probabilities_of_largest(mean: Floats, deviation: Floats, low: Floats, high: Floats, count: int) -> Floats:
+    """Probability of each of several independent Gaussian variables to be the largest.
+
+    Parameters
+    ----------
+    mean, deviation : ndarray, shape (n_variables, n)
+        Of the variables.
+    low, high : ndarray, shape (n,)
+        Ends of the grid; see `common_grid`.
+    count : int
+        Its nodes.
+
+    Returns
+    -------
+    ndarray, shape (n_variables, n)
+    """
+    x = np.linspace(low, high, count)
+    z = (x - mean[:, None]) / deviation[:, None]  # (n_variables, count, n)
+    density = np.exp(-0.5 * z**2) * (1.0 / math.sqrt(2.0 * math.pi)) / deviation[:, None]
+    return np.asarray((high - low) / (count - 1) * (density * _products_of_others(ndtr(z))).sum(axis=1))
 
 
 def largest_with_derivatives(
@@ -82,18 +106,16 @@ def largest_with_derivatives(
     """
     nodes, weights = trapezoids(count)
     columns = np.arange(len(label))
-    others, s, z = _above_others(label, mean, deviation, nodes)
+    # The others, in any order: (n_variables − 1, n).
+    others = np.array([np.delete(np.arange(len(mean)), k) for k in range(len(mean))])[label].T
+    m, s = mean[others, columns], deviation[others, columns]
+    own = mean[label, columns] + deviation[label, columns] * nodes[:, None]
+    z = (own - m[:, None]) / s[:, None]  # (n_variables − 1, count, n)
     below = ndtr(z)
     density = np.exp(-0.5 * z**2) * (1.0 / math.sqrt(2.0 * math.pi))
-    # Products over all others but one, without dividing by what may be 0: those before times those after.
-    before = np.empty_like(below)
-    before[0] = 1.0
-    np.cumprod(below[:-1], axis=0, out=before[1:])
-    after = np.empty_like(below)
-    after[-1] = 1.0
-    after[:-1] = np.cumprod(below[:0:-1], axis=0)[::-1]
-    probability = weights @ (before[-1] * below[-1])
-    slope = before * after * density / s[:, None]
+    rest = _products_of_others(below)
+    probability = weights @ (rest[-1] * below[-1])
+    slope = rest * density / s[:, None]
     in_mean, in_deviation = np.empty(mean.shape), np.empty(mean.shape)
     by_mean = np.einsum("q,cqn->cn", weights, slope)
     in_mean[others, columns] = -by_mean
