@@ -10,6 +10,7 @@ import torch
 from graphmatern.inference._field_systems import FewCells, FieldSystem, ManyCells, WholeGrid
 from graphmatern.inference._kronecker import FieldCovariance, NodeBasis
 from graphmatern.inference._observations import Moments
+from graphmatern.inference._state_space import StateSpace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +38,7 @@ class FieldEngine:
         The observations.
     constant : bool
         Whether the mean is an unknown constant rather than 0.
-    method : {"kronecker", "dense", "iterative"}
+    method : {"kronecker", "dense", "state-space", "iterative"}
         How to solve.
     options : IterativeOptions
         Of the iterative method.
@@ -81,13 +82,20 @@ class FieldEngine:
                 parameter.fill_(float(value))
         self.time.move(position[len(self._free) :])
 
+    def time_covariance(self) -> torch.Tensor:
+        """What the method needs to know of time, differentiable: K_T, or a Markov kernel's rate and variance."""
+        return self.time.rate_and_variance() if self.method == "state-space" else self.time.matrix(self.grid.times)
+
     def system(self, time: Floats, weights: Floats, rho: float) -> FieldSystem:
-        """Return the equations of the observed cells at given K_T, weights of eigenvectors and noise variance."""
+        """Return the equations of the observed cells at given `time_covariance`, weights of eigenvectors and noise."""
         covariance = FieldCovariance(time, self._basis, weights, rho)
         if self.method == "kronecker":
             return WholeGrid(covariance, self.grid)
         if self.method == "dense":
             return FewCells(covariance, self.grid)
+        if self.method == "state-space":
+            assert self.time.order is not None
+            return StateSpace(covariance, self.grid, self.time.order)
         return ManyCells(covariance, self.grid, self.options, self._filled)
 
     def system_at(self, position: Floats, log_noise: float) -> FieldSystem:
@@ -95,7 +103,7 @@ class FieldEngine:
         self.move(position)
         if self._latest is not None and np.array_equal(self._latest[0], np.append(position, log_noise)):
             return self._latest[1]
-        time, weights = self.time.values(self.grid.times), self.bound.weights().detach().cpu().numpy()
+        time, weights = self.time_covariance().detach().numpy(), self.bound.weights().detach().cpu().numpy()
         return self.system(time, weights, float(np.exp(log_noise)))
 
     def evaluate(self, position: Floats, log_noise: float) -> tuple[float, Floats, float]:
@@ -115,7 +123,7 @@ class FieldEngine:
         in_log_noise : float
         """
         self.move(position)
-        time, weights, rho = self.time.matrix(self.grid.times), self.bound.weights(), float(np.exp(log_noise))
+        time, weights, rho = self.time_covariance(), self.bound.weights(), float(np.exp(log_noise))
         self._latest = None  # its memory is needed
         system = self.system(time.detach().numpy(), weights.detach().cpu().numpy(), rho)
         moments, solved = gather_moments(system, self.constant, system.log_determinant(), in_fit=True)
@@ -128,7 +136,7 @@ class FieldEngine:
             beta, variance = moments.solve()
             fields, factors = np.stack([solved[0] - beta[0] * solved[1], solved[1]]), np.array([1.0, variance[0, 0]])
         change = system.trace_derivatives()
-        change.add(system.covariance.form_derivatives(fields, factors), -1.0)
+        change.add(system.form_derivatives(fields, factors), -1.0)
         gradient = np.zeros(len(self._free))
         if self._free:
             pulled = torch.autograd.grad(

@@ -9,8 +9,11 @@ import scipy.linalg as la
 
 from graphmatern.inference._field_engine import gather_moments
 from graphmatern.inference._field_systems import Cells
+from graphmatern.inference._state_space import StateSpace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from graphmatern.inference._field_systems import FieldSystem
@@ -80,6 +83,7 @@ class FieldPosterior:
             self._time.values(times, grid.times),
             (wanted * self._weights) @ basis[grid.nodes].T,
             pairs,
+            times=times,
             time_variance=self._time.diagonal(times),
             node_variance=wanted**2 @ self._weights,
         )
@@ -115,17 +119,26 @@ class FieldPosterior:
             found += self.constant_variance * np.outer(d, d)
         return np.asarray(0.5 * (found + found.T))
 
+    def _paths(self, times: Floats) -> Callable[[np.random.Generator], Floats]:
+        """Draw prior paths at increasing times, one for every eigenvector; shape (n_times, n_eigenpairs)."""
+        count = len(self._weights)
+        if isinstance(self.system, StateSpace):
+            chain, scale = self.system.chain, float(np.sqrt(self.system.variance))
+            return lambda rng: scale * chain.draw(times, count, rng)
+        size, turn = la.eigh(self._time.values(times))
+        root = turn * np.sqrt(np.maximum(size, 0.0))
+        return lambda rng: np.asarray(root @ rng.standard_normal((len(times), count)))
+
     def sample(self, n_samples: int, times: Floats, nodes: Longs, rng: np.random.Generator) -> Floats:
         """Draws at all pairs, by pathwise conditioning; shape (n_samples, n_new_times, n_new_nodes)."""
         grid, basis = self.system.grid, self._bound.spectrum._basis
         cells = self.cells(times, nodes)
         n_old = len(grid.times)
         joined, place = np.unique(np.concatenate([grid.times, times]), return_inverse=True)
-        size, turn = la.eigh(self._time.values(joined))
-        root = (turn * np.sqrt(np.maximum(size, 0.0)))[place]
+        draw = self._paths(joined)
         found = np.empty((n_samples, len(times), len(nodes)))
         for k in range(n_samples):
-            paths = (root @ rng.standard_normal((len(joined), len(self._weights)))) * np.sqrt(self._weights)
+            paths = draw(rng)[place] * np.sqrt(self._weights)
             prior = paths[:n_old] @ basis[grid.nodes].T
             noise = np.sqrt(self.system.covariance.rho) * rng.standard_normal(grid.shape)
             drawn = self.system.solve(((prior + noise) * grid.observed)[None])[0]

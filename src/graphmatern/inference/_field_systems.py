@@ -1,4 +1,4 @@
-"""Three ways to solve with the covariance of a grid's observed cells: whole grids, few cells, many with holes.
+"""Ways to solve with the covariance of a grid's observed cells: whole grids, few cells, many with holes.
 
 Write C for the covariance of the whole grid and o, m for its observed and missing cells.
 
@@ -7,6 +7,7 @@ Write C for the covariance of the whole grid and o, m for its observed and missi
 * `ManyCells`: the missing values are filled in with their conditional means, then the grid is whole. They solve
   (C⁻¹)_mm x = −(C⁻¹)_mo y by conjugate gradients, and log det C_oo = log det C + log det (C⁻¹)_mm, the last term by
   Lanczos quadrature on random probes; see `graphmatern.inference._fill_in`.
+* `StateSpace`, in a module of its own: any holes, few nodes, and a kernel on time that is Markov. Exact.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Cells:
         k_S between new nodes and those of the grid.
     pairs : tuple of ndarray of int64, optional
         Row of ``time`` and row of ``nodes`` of every cell; by default all pairs.
+    times : ndarray, shape (n_new_times,)
+        The new times themselves.
     time_variance : ndarray, shape (n_new_times,)
         k_T(t, t).
     node_variance : ndarray, shape (n_new_nodes,)
@@ -63,12 +66,14 @@ class Cells:
         nodes: Floats,
         pairs: tuple[Longs, Longs] | None = None,
         *,
+        times: Floats,
         time_variance: Floats,
         node_variance: Floats,
     ) -> None:
         self.time = time
         self.nodes = nodes
         self.pairs = pairs
+        self.times = times
         self._time_variance = time_variance
         self._node_variance = node_variance
 
@@ -110,7 +115,7 @@ class FieldSystem(ABC):
     Parameters
     ----------
     covariance : FieldCovariance
-        K_T, K_S, ρ.
+        Time, K_S, ρ.
     grid : FieldGrid
         Which cells are observed.
     """
@@ -139,6 +144,10 @@ class FieldSystem(ABC):
     @abstractmethod
     def trace_derivatives(self) -> Derivatives:
         """Derivatives of `log_determinant`."""
+
+    def form_derivatives(self, fields: Floats, factors: Floats) -> Derivatives:
+        """Derivatives of Σ factor · ⟨X, C X⟩ over some fields X of shape (k, n_times, n_nodes)."""
+        return self.covariance.form_derivatives(fields, factors)
 
     @abstractmethod
     def explained(self, cells: Cells) -> Floats:

@@ -115,11 +115,12 @@ class NodeBasis:
 
 @dataclass(eq=False)
 class Derivatives:
-    """Derivatives of a number in K_T, in the weights of the eigenvectors, and in the noise variance.
+    """Derivatives of a number in time's covariance, in the weights of the eigenvectors, and in the noise variance.
 
     Attributes
     ----------
-    in_time : ndarray, shape (n_times, n_times)
+    in_time : ndarray, shape (n_times, n_times) or (2,)
+        In K_T; or in what else describes time to the system, see `FieldCovariance`.
     in_weights : ndarray, shape (n_eigenpairs,)
     in_noise : float
     """
@@ -258,8 +259,8 @@ class FieldCovariance:
 
     Parameters
     ----------
-    time : ndarray, shape (n_times, n_times)
-        K_T.
+    time : ndarray, shape (n_times, n_times) or (2,)
+        K_T; for a state-space system, which needs no more, rate and variance of a Markov kernel.
     basis : NodeBasis
         Eigenvectors at the observed nodes.
     weights : ndarray, shape (n_eigenpairs,)

@@ -11,6 +11,7 @@ from gpytorch.kernels import Kernel as GPyTorchKernel
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError, NumericalError
+from graphmatern.inference._markov_time import markov_covariance, markov_order, rate_and_variance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,6 +57,15 @@ class TimeKernel:
             raise faults.raise_now("time_kernel", "must be one kernel of one input, time", received, "Drop these.")
         self.kernel = copy.deepcopy(kernel).double()
         self._start = [self._to_free(parameter, constraint) for _, parameter, constraint in self._learned()]
+
+    @property
+    def order(self) -> int | None:
+        """Derivatives that make the process Markov; None where none do, or nobody knows."""
+        return markov_order(self.kernel)
+
+    def rate_and_variance(self) -> torch.Tensor:
+        """What describes a Markov kernel beside its order, differentiable; shape (2,)."""
+        return rate_and_variance(self.kernel)
 
     def _learned(self) -> Iterator[tuple[str, torch.nn.Parameter, Any]]:
         for name, parameter, constraint in self.kernel.named_parameters_and_constraints():
@@ -132,9 +142,13 @@ class TimeKernel:
 
     def matrix(self, first: Floats, second: Floats | None = None) -> torch.Tensor:
         """Covariances between times, differentiable; shape (n_first, n_second)."""
-        a = torch.from_numpy(np.array(first, dtype=np.float64))[:, None]
-        b = None if second is None else torch.from_numpy(np.array(second, dtype=np.float64))[:, None]
-        found: torch.Tensor = self.kernel(a, b).to_dense()
+        a = torch.from_numpy(np.array(first, dtype=np.float64))
+        b = a if second is None else torch.from_numpy(np.array(second, dtype=np.float64))
+        found: torch.Tensor
+        if self.order is None:
+            found = self.kernel(a[:, None], None if second is None else b[:, None]).to_dense()
+        else:
+            found = markov_covariance(self.kernel, a, b)
         if not bool(torch.isfinite(found).all()):
             raise NumericalError(
                 "the time kernel's matrix is not finite. Likely causes: (a) parameters at their limits; (b) times "
