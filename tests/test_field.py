@@ -1,4 +1,4 @@
-"""Fields on nodes × times: three ways to compute against the dense product kernel, and the estimator around them."""
+"""Fields on nodes × times: the ways to compute against the dense product kernel, and the estimator around them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,19 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import graphmatern as gm
+from field_reference import (
+    CITY,
+    RHO,
+    dense_field,
+    make_engine,
+    make_grid,
+    make_posterior,
+    matern_time,
+    wave_table,
+    with_holes,
+)
 from graphmatern.errors import KernelError, ModelFileError, NumericalWarning, ResourceError, TableError
 from graphmatern.inference import _fit_field
-from graphmatern.inference._field_engine import FieldEngine
 from graphmatern.inference._field_posterior import FieldPosterior
 from graphmatern.inference._fill_in import IterativeOptions
 from graphmatern.inference._fit_field import choose_method, densest_patch
@@ -32,93 +42,15 @@ from strategies import graphs
 if TYPE_CHECKING:
     from pathlib import Path
 
-CITY = gm.make_roads(30, seed=1)
-RHO = 0.1
-
-
-def matern_32(times: np.ndarray, lengthscale: float) -> np.ndarray:
-    """Matérn 3/2, written down."""
-    scaled = np.sqrt(3.0) * np.abs(times[:, None] - times) / lengthscale
-    return np.asarray((1.0 + scaled) * np.exp(-scaled))
-
-
-class DenseField:
-    """The product kernel on all cells of nodes × times, cell by cell."""
-
-    def __init__(self, time: np.ndarray, nodes: np.ndarray, observed: np.ndarray, y: np.ndarray, rho: float) -> None:
-        whole = np.kron(time, nodes)
-        self.cells = np.flatnonzero(observed.ravel())
-        c = whole[np.ix_(self.cells, self.cells)] + rho * np.eye(len(self.cells))
-        inverse = np.linalg.inv(c)
-        h, values = np.ones(len(self.cells)), y.ravel()[self.cells]
-        information = h @ inverse @ h
-        beta = h @ inverse @ values / information
-        residual = values - beta * h
-        n = len(values)
-        self.value = 0.5 * (
-            np.linalg.slogdet(c)[1] + residual @ inverse @ residual + np.log(information) + (n - 1) * np.log(2 * np.pi)
-        )
-        cross = whole[:, self.cells]
-        d = 1.0 - cross @ inverse @ h
-        self.mean = beta + cross @ inverse @ residual
-        self.covariance = whole - cross @ inverse @ cross.T + np.outer(d, d) / information
-
-
-def make_grid(graph: gm.Graph, n_times: int, share: float, *, missing: float, seed: int) -> FieldGrid:
-    """Random values at random times and nodes, with holes."""
-    rng = np.random.default_rng(seed)
-    nodes = np.sort(rng.permutation(graph.n_nodes)[: max(1, round(share * graph.n_nodes))])
-    times = np.sort(rng.uniform(0.0, 10.0, n_times))
-    observed = rng.uniform(size=(n_times, len(nodes))) >= missing
-    observed[0, 0] = True
-    return FieldGrid(nodes, times, rng.standard_normal(observed.shape) * observed, observed)
-
-
-def make_engine(
-    graph: gm.Graph,
-    grid: FieldGrid,
-    method: str,
-    *,
-    n_eigenpairs: int | None = None,
-    kernel: gm.Kernel | None = None,
-    time: Any = None,
-    tolerance: float = 1e-12,
-    n_probes: int = 4,
-    n_draws: int = 50,
-) -> FieldEngine:
-    options = IterativeOptions(tolerance, 2000, n_probes, n_draws, 0)
-    if time is None:
-        time = MaternKernel(nu=1.5)
-        time.lengthscale = 2.5
-    bound = (gm.Matern(1.3, 3.0, 1.2) if kernel is None else kernel).on(graph, n_eigenpairs=n_eigenpairs)
-    return FieldEngine(bound, TimeKernel(time), grid, constant=True, method=method, options=options)
-
-
-def make_posterior(engine: FieldEngine, rho: float = RHO) -> FieldPosterior:
-    time = engine.time.values(engine.grid.times)
-    system = engine.system(time, engine.bound.weights().detach().numpy(), rho)
-    return FieldPosterior(engine.bound, engine.time, system, constant=True)
-
-
-def dense_field(engine: FieldEngine, new_times: np.ndarray, rho: float = RHO) -> DenseField:
-    """The dense twin of an engine, at the grid's times and new ones, at all nodes."""
-    grid, bound = engine.grid, engine.bound
-    times = np.concatenate([grid.times, new_times])
-    nodes = bound.matrix().detach().numpy()
-    observed = np.zeros((len(times), bound.graph.n_nodes), dtype=bool)
-    y = np.zeros(observed.shape)
-    observed[: len(grid.times), grid.nodes] = grid.observed
-    y[: len(grid.times), grid.nodes] = grid.y
-    return DenseField(engine.time.values(times), nodes, observed, y, rho)
-
-
-METHODS = [("kronecker", 0.0), ("dense", 0.0), ("dense", 0.1), ("dense", 0.6)]
+METHODS = [("kronecker", 0.0)] + [(method, share) for method in ("dense", "state-space") for share in (0.0, 0.1, 0.6)]
 
 
 def test_the_product_kernel_is_the_formula() -> None:
     """The engines' pieces against formulas written down: Matérn 3/2 in time, the dense reference on the graph."""
     engine = make_engine(CITY, make_grid(CITY, 7, 1.0, missing=0.0, seed=0), "kronecker")
-    np.testing.assert_allclose(engine.time.values(engine.grid.times), matern_32(engine.grid.times, 2.5), atol=1e-12)
+    np.testing.assert_allclose(
+        engine.time.values(engine.grid.times), matern_time(1, engine.grid.times, 2.5), atol=1e-12
+    )
     expected = dense_kernel(CITY, matern_psi(1.3, 3.0), variance=1.2)
     np.testing.assert_allclose(engine.bound.matrix().detach().numpy(), expected, atol=1e-12)
 
@@ -166,11 +98,11 @@ def test_exact_methods_equal_the_dense_product_kernel(
     np.testing.assert_allclose(covariance, expected.covariance[np.ix_(chosen, chosen)], rtol=1e-7, atol=1e-9)
 
 
-@given(graphs(masses=True), st.integers(0, 10_000), st.sampled_from([0.0, 0.3]))
-@settings(max_examples=25)
-def test_exact_methods_on_any_graph(graph: gm.Graph, seed: int, missing: float) -> None:
+@given(graphs(masses=True), st.integers(0, 10_000), st.sampled_from([0.0, 0.3]), st.booleans())
+@settings(max_examples=40)
+def test_exact_methods_on_any_graph(graph: gm.Graph, seed: int, missing: float, filtered: bool) -> None:
     grid = make_grid(graph, 5, 0.7, missing=missing, seed=seed)
-    engine = make_engine(graph, grid, "kronecker" if grid.is_complete else "dense")
+    engine = make_engine(graph, grid, "state-space" if filtered else "kronecker" if grid.is_complete else "dense")
     expected = dense_field(engine, np.zeros(0))
     assert engine.evaluate(engine.position(), np.log(RHO))[0] == pytest.approx(expected.value, rel=1e-8)
     posterior = make_posterior(engine)
@@ -234,7 +166,9 @@ def test_large_holes_converge_and_failures_are_reported() -> None:
         system.solve(grid.data(constant=True))
 
 
-@pytest.mark.parametrize(("method", "missing"), [("kronecker", 0.0), ("dense", 0.3), ("iterative", 0.3)])
+@pytest.mark.parametrize(
+    ("method", "missing"), [("kronecker", 0.0), ("dense", 0.3), ("state-space", 0.3), ("iterative", 0.3)]
+)
 def test_samples_have_the_posteriors_moments(method: str, missing: float) -> None:
     graph = gm.make_roads(12, seed=0)
     engine = make_engine(graph, make_grid(graph, 4, 1.0, missing=missing, seed=1), method, tolerance=1e-8)
@@ -295,20 +229,6 @@ def test_time_kernels_are_checked_and_held() -> None:
 
 
 # ---------------------------------------------------------------------- the estimator
-def wave_table(n_times: int = 20, seed: int = 0) -> pd.DataFrame:
-    """Draws from a field with Matérn 3/2 in time, by the hour."""
-    rng = np.random.default_rng(seed)
-    root = np.linalg.cholesky(matern_32(np.arange(float(n_times)), 5.0) + 1e-10 * np.eye(n_times))
-    space = np.linalg.cholesky(dense_kernel(CITY, matern_psi(1.5, 4.0)) + 1e-10 * np.eye(CITY.n_nodes))
-    field = root @ rng.standard_normal((n_times, CITY.n_nodes)) @ space.T
-    values = 50.0 + 10.0 * (field + 0.2 * rng.standard_normal(field.shape))
-    return pd.DataFrame(values, index=pd.date_range("2024-03-01", periods=n_times, freq="h"), columns=CITY.nodes)
-
-
-def with_holes(table: pd.DataFrame, share: float, seed: int = 1) -> pd.DataFrame:
-    return table.mask(np.random.default_rng(seed).uniform(size=table.shape) < share)
-
-
 KERNEL = gm.Matern(1.5, 3.0, fixed=("nu",))
 
 
@@ -567,7 +487,7 @@ def test_large_fits_begin_on_a_patch(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = gm.make_roads(130, seed=2)
     rng = np.random.default_rng(0)
     times = np.arange(80.0)
-    time_root = np.linalg.cholesky(matern_32(times, 4.0) + 1e-10 * np.eye(80))
+    time_root = np.linalg.cholesky(matern_time(1, times, 4.0) + 1e-10 * np.eye(80))
     space = np.linalg.cholesky(dense_kernel(graph, matern_psi(1.5, 4.0)) + 1e-10 * np.eye(graph.n_nodes))
     field = time_root @ rng.standard_normal((80, graph.n_nodes)) @ space.T
     table = pd.DataFrame(field + 0.3 * rng.standard_normal(field.shape), index=times, columns=graph.nodes)

@@ -17,7 +17,14 @@ from graphmatern.estimators._field_results import FieldResults
 from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
 from graphmatern.estimators._times import TIME_UNITS, TimeAxis
 from graphmatern.inference._fill_in import IterativeOptions
-from graphmatern.inference._fit_field import FieldProblem, FittedField, choose_method, default_probes, fit_field
+from graphmatern.inference._fit_field import (
+    FieldProblem,
+    FittedField,
+    choose_method,
+    default_probes,
+    fit_field,
+    order_of,
+)
 from graphmatern.inference._fit_spectral import eigenpairs_used
 from graphmatern.inference._fitting import FitOptions
 from graphmatern.inference._kronecker import FieldGrid
@@ -58,9 +65,10 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         Unit of the parameters of ``time_kernel`` where times are dates. Numbers are taken as they are.
     normalized : bool, optional
         Which Laplacian; by default the normalised one only where the kernel requires it.
-    engine : {"auto", "kronecker", "dense", "iterative"}
-        How to compute: whole grids by Kronecker algebra; up to 3,000 cells with holes by a dense Cholesky factor; more
-        by filling in the holes with conjugate gradients. The first two are exact.
+    engine : {"auto", "kronecker", "dense", "state-space", "iterative"}
+        How to compute: whole grids by Kronecker algebra; up to 3,000 cells with holes by a dense Cholesky factor; few
+        nodes at many times by a Kalman filter, where ``time_kernel`` is Matérn, times a scale or not; all others by
+        filling in the holes with conjugate gradients. All but the last are exact.
     n_eigenpairs : int, optional
         Eigenpairs of the graph; all by default, up to 3,000 nodes, beyond that 500.
     noise : float, optional
@@ -143,7 +151,7 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         *,
         time_unit: Literal["s", "min", "h", "D", "W"] = "D",
         normalized: bool | None = None,
-        engine: Literal["auto", "kronecker", "dense", "iterative"] = "auto",
+        engine: Literal["auto", "kronecker", "dense", "state-space", "iterative"] = "auto",
         n_eigenpairs: int | None = None,
         noise: float | None = None,
         mean: Literal["constant", "zero"] = "constant",
@@ -224,7 +232,7 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
     def _check_options(self) -> None:
         faults = FaultList("nothing was fitted", KernelError)
         note_choice("time_unit", self.time_unit, TIME_UNITS, faults)
-        note_choice("engine", self.engine, ("auto", "kronecker", "dense", "iterative"), faults)
+        note_choice("engine", self.engine, ("auto", "kronecker", "dense", "state-space", "iterative"), faults)
         note_choice("mean", self.mean, ("constant", "zero"), faults)
         note_flag("normalize_y", self.normalize_y, faults)
         if self.noise is not None:
@@ -247,7 +255,7 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         """Fit, or take up where an earlier fit ended."""
         grid = self._grid(data)
         if known is None:
-            self.engine_, self.engine_reason_ = choose_method(grid, self.engine)
+            self.engine_, self.engine_reason_ = choose_method(grid, self.engine, order_of(self.time_kernel))
         probes = default_probes(grid) if self.n_probes is None else self.n_probes
         options = FitOptions(
             normalized=uses_normalized(self),
@@ -316,7 +324,7 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         for name in ("y_mean_", "y_scale_", "_axis", "kernel_", "time_kernel_"):
             setattr(other, name, getattr(self, name))
         wanted = "auto" if other.engine == "kronecker" else other.engine  # there may be holes now
-        other.engine_, other.engine_reason_ = choose_method(other._grid(joined), wanted)
+        other.engine_, other.engine_reason_ = choose_method(other._grid(joined), wanted, order_of(self.time_kernel_))
         other._learn(joined, self._fitted.optimum)
         return other
 

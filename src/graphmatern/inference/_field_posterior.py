@@ -80,22 +80,22 @@ class FieldPosterior:
         grid, basis = self.system.grid, self._bound.spectrum._basis
         wanted = basis[nodes]
         return Cells(
-            self._time.values(times, grid.times),
+            self._time,
+            times,
+            grid.times,
             (wanted * self._weights) @ basis[grid.nodes].T,
             pairs,
-            times=times,
-            time_variance=self._time.diagonal(times),
             node_variance=wanted**2 @ self._weights,
         )
 
     def _sensitivity(self, cells: Cells) -> Floats:
         """How predictions change with the constant; shape ``cells.shape``."""
         assert self._ones is not None
-        return 1.0 - cells.contract(cells.time, self._ones, cells.nodes)
+        return 1.0 - self.system.project(cells, self._ones)
 
     def mean(self, cells: Cells) -> Floats:
         """Posterior means; shape ``cells.shape``."""
-        return self.constant + cells.contract(cells.time, self._residual, cells.nodes)
+        return self.constant + self.system.project(cells, self._residual)
 
     def variance(self, cells: Cells) -> Floats:
         """Posterior variances; shape ``cells.shape``."""
@@ -111,9 +111,11 @@ class FieldPosterior:
         between_nodes = (self._bound.spectrum._basis[nodes] * self._weights) @ self._bound.spectrum._basis[nodes].T
         found = self._time.values(times)[np.ix_(t, t)] * between_nodes[np.ix_(s, s)]
         observed = self.system.grid.observed
-        for column in range(len(t)):
-            cross = np.outer(cells.time[t[column]], cells.nodes[s[column]]) * observed
-            found[:, column] -= cells.contract(cells.time, self.system.solve(cross[None])[0], cells.nodes)
+        for start in range(0, len(t), self.system.batch):
+            part = slice(start, start + self.system.batch)
+            crosses = cells.time[t[part], :, None] * cells.nodes[s[part], None, :] * observed
+            for column, solved in enumerate(self.system.solve(crosses), start):
+                found[:, column] -= self.system.project(cells, solved)
         if self._ones is not None:
             d = self._sensitivity(cells)
             found += self.constant_variance * np.outer(d, d)
@@ -142,7 +144,7 @@ class FieldPosterior:
             prior = paths[:n_old] @ basis[grid.nodes].T
             noise = np.sqrt(self.system.covariance.rho) * rng.standard_normal(grid.shape)
             drawn = self.system.solve(((prior + noise) * grid.observed)[None])[0]
-            correction = cells.contract(cells.time, self._residual - drawn, cells.nodes)
+            correction = self.system.project(cells, self._residual - drawn)
             found[k] = self.constant + paths[n_old:] @ basis[nodes].T + correction
         if self._ones is not None:
             shift = np.sqrt(self.constant_variance) * rng.standard_normal(n_samples)

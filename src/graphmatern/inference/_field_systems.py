@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from graphmatern.inference._fill_in import IterativeOptions
     from graphmatern.inference._kronecker import FieldCovariance, FieldGrid, Modes
+    from graphmatern.inference._time_kernel import TimeKernel
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
@@ -46,55 +47,62 @@ class Cells:
 
     Parameters
     ----------
-    time : ndarray, shape (n_new_times, n_times)
-        k_T between new times and those of the grid.
+    kernel : TimeKernel
+        Kernel on time.
+    times, grid_times : ndarray, shape (n_new_times,) and (n_times,)
+        New times, and those of the grid.
     nodes : ndarray, shape (n_new_nodes, n_nodes)
         k_S between new nodes and those of the grid.
     pairs : tuple of ndarray of int64, optional
-        Row of ``time`` and row of ``nodes`` of every cell; by default all pairs.
-    times : ndarray, shape (n_new_times,)
-        The new times themselves.
-    time_variance : ndarray, shape (n_new_times,)
-        k_T(t, t).
+        Row of ``times`` and row of ``nodes`` of every cell; by default all pairs.
     node_variance : ndarray, shape (n_new_nodes,)
         k_S(s, s).
     """
 
     def __init__(
         self,
-        time: Floats,
+        kernel: TimeKernel,
+        times: Floats,
+        grid_times: Floats,
         nodes: Floats,
         pairs: tuple[Longs, Longs] | None = None,
         *,
-        times: Floats,
-        time_variance: Floats,
         node_variance: Floats,
     ) -> None:
-        self.time = time
+        self.times = times
         self.nodes = nodes
         self.pairs = pairs
-        self.times = times
-        self._time_variance = time_variance
+        self._kernel = kernel
+        self._grid_times = grid_times
         self._node_variance = node_variance
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of results: (n_new_times, n_new_nodes), or (n_cells,) where pairs are given."""
-        return (len(self.time), len(self.nodes)) if self.pairs is None else (len(self.pairs[0]),)
+        return (len(self.times), len(self.nodes)) if self.pairs is None else (len(self.pairs[0]),)
+
+    @cached_property
+    def time(self) -> Floats:
+        """k_T between new times and those of the grid, which not every system needs; shape (n_new_times, n_times)."""
+        return self._kernel.values(self.times, self._grid_times)
 
     def prior_variance(self) -> Floats:
         """Prior variances of the cells."""
+        of_time = self._kernel.diagonal(self.times)
         if self.pairs is None:
-            return np.outer(self._time_variance, self._node_variance)
-        return np.asarray(self._time_variance[self.pairs[0]] * self._node_variance[self.pairs[1]])
+            return np.outer(of_time, self._node_variance)
+        return np.asarray(of_time[self.pairs[0]] * self._node_variance[self.pairs[1]])
 
     def contract(self, time: Floats, middle: Floats, nodes: Floats) -> Floats:
         """Σ_ab time(t, a) middle(a, b) nodes(s, b) at the cells; leading dimensions of ``middle`` are kept."""
-        left = time @ middle
+        return self.gather(time @ middle, nodes)
+
+    def gather(self, left: Floats, nodes: Floats) -> Floats:
+        """Σ_b left(t, b) nodes(s, b) at the cells; leading dimensions of ``left`` are kept."""
         if self.pairs is None:
             return np.asarray(left @ nodes.T)
-        found = np.empty((*middle.shape[:-2], len(self.pairs[0])))
-        step = max(1, _CHUNK // max(1, middle.shape[-1] * int(np.prod(middle.shape[:-2]))))
+        found = np.empty((*left.shape[:-2], len(self.pairs[0])))
+        step = max(1, _CHUNK // max(1, left.shape[-1] * int(np.prod(left.shape[:-2]))))
         for start in range(0, found.shape[-1], step):
             part = slice(start, start + step)
             t, s = self.pairs[0][part], self.pairs[1][part]
@@ -102,10 +110,10 @@ class Cells:
         return found
 
     def each(self) -> tuple[Longs, Longs]:
-        """Rows of ``time`` and of ``nodes`` of every cell, one after the other."""
+        """Rows of ``times`` and of ``nodes`` of every cell, one after the other."""
         if self.pairs is not None:
             return self.pairs
-        t, s = np.divmod(np.arange(len(self.time) * len(self.nodes)), len(self.nodes))
+        t, s = np.divmod(np.arange(len(self.times) * len(self.nodes)), len(self.nodes))
         return t, s
 
 
@@ -119,6 +127,8 @@ class FieldSystem(ABC):
     grid : FieldGrid
         Which cells are observed.
     """
+
+    batch = 1  # fields that are best solved for at once, where there are many
 
     def __init__(self, covariance: FieldCovariance, grid: FieldGrid) -> None:
         self.covariance = covariance
@@ -148,6 +158,10 @@ class FieldSystem(ABC):
     def form_derivatives(self, fields: Floats, factors: Floats) -> Derivatives:
         """Derivatives of Σ factor · ⟨X, C X⟩ over some fields X of shape (k, n_times, n_nodes)."""
         return self.covariance.form_derivatives(fields, factors)
+
+    def project(self, cells: Cells, field: Floats) -> Floats:
+        """Σ_ab k_T(t, a) field(a, b) k_S(s, b) at cells; shape ``cells.shape``."""
+        return cells.contract(cells.time, field, cells.nodes)
 
     @abstractmethod
     def explained(self, cells: Cells) -> Floats:

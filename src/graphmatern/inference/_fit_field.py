@@ -15,8 +15,10 @@ from graphmatern.inference._field_engine import FieldEngine
 from graphmatern.inference._field_posterior import FieldPosterior
 from graphmatern.inference._fit_spectral import eigenpairs_used
 from graphmatern.inference._fitting import START_LENGTHSCALES, FittedEngine, minimise
+from graphmatern.inference._markov_time import markov_order
 from graphmatern.inference._optimize import curvature
 from graphmatern.inference._rules import Parameter
+from graphmatern.inference._state_space import state_space_memory
 from graphmatern.inference._time_kernel import TimeKernel
 from graphmatern.kernels import Matern
 from graphmatern.sparse._resources import available_memory, format_bytes
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["FieldProblem", "FittedField", "choose_method", "default_probes", "fit_field"]
+__all__ = ["FieldProblem", "FittedField", "choose_method", "default_probes", "fit_field", "order_of"]
 
 _FEW_CELLS = 3000  # observed cells up to which a dense evaluation takes about a second (evidence/field_methods.md)
 _PATCH_CELLS = 1500  # of a part of the grid on which a fit to more cells begins
@@ -42,6 +44,7 @@ _SAMPLE_CELLS = 60_000  # of a larger part, on which a fit to a dear grid goes o
 _ENOUGH_NATS = 0.02  # gain at which a fit to a dear grid stops: parameters are then within a fifth of their errors
 _FIT_TOLERANCE = 1e-4  # of solves in a fit to a dear grid
 _SAMPLE_SHARE = 0.04  # where that is more, this share of the cells: it costs a hundredth of the whole
+_DEFAULT_ORDER = 1  # derivatives of the process behind the default kernel on time
 _START_GAPS = (1.0, 5.0, 25.0)  # lengthscales in time that are tried, in units of the median gap between times
 
 
@@ -63,7 +66,7 @@ class FieldProblem:
         Whether the mean is an unknown constant rather than 0.
     n_eigenpairs : int, optional
         Eigenpairs of the graph; all of a graph of moderate size by default.
-    method : {"kronecker", "dense", "iterative"}
+    method : {"kronecker", "dense", "state-space", "iterative"}
         How to solve.
     iterative : IterativeOptions
         Accuracy of the iterative method.
@@ -90,22 +93,48 @@ class FittedField(FittedEngine):
     time: TimeKernel | None = None
 
 
-def choose_method(grid: FieldGrid, wanted: str) -> tuple[str, str]:
-    """Name of the method to use, and the reason in a sentence."""
+def choose_method(grid: FieldGrid, wanted: str, order: int | None = None) -> tuple[str, str]:
+    """Name of the method to use, and the reason in a sentence.
+
+    Parameters
+    ----------
+    grid : FieldGrid
+        The observations.
+    wanted : {"auto", "kronecker", "dense", "state-space", "iterative"}
+        What the caller asked for.
+    order : int, optional
+        `markov_order` of the kernel on time.
+    """
     times, nodes = grid.shape
     n, missing = grid.n_observed, 1.0 - grid.n_observed / grid.y.size
+    faults = FaultList("nothing was fitted", KernelError)
     if wanted == "kronecker" and not grid.is_complete:
-        faults = FaultList("nothing was fitted", KernelError)
         received = f"{missing:.1%} of {times:,} × {nodes:,} cells missing"
         raise faults.raise_now("engine", "can be 'kronecker' for whole grids only", received, "Use 'auto'.")
-    if wanted == "dense" or (wanted == "auto" and n <= _FEW_CELLS and not grid.is_complete):
-        method, reason = "dense", f"{n:,} cells with holes: one Cholesky factor, exact"
+    if wanted == "state-space" and order is None:
+        rule = "can be 'state-space' for a Matérn `time_kernel` of nu 0.5, 1.5 or 2.5 only, scaled or not"
+        raise faults.raise_now("engine", rule, "another time kernel", "Use 'auto'.")
+    method = wanted
+    if grid.is_complete and wanted in ("auto", "iterative"):
+        method = "kronecker"
+    elif wanted == "auto":
+        method = "dense" if n <= _FEW_CELLS else "iterative"
+    if wanted == "auto" and order is not None:
+        # Constants vary among machines: what is exact already is left for a clear gain only.
+        share = 1.0 if method == "iterative" else 0.5
+        if seconds("state-space", grid, order) < share * seconds(method, grid):
+            method = "state-space"
+    if method == "dense":
+        reason = f"{n:,} cells with holes: one Cholesky factor, exact"
         needed = 8 * 4 * n**2
-    elif grid.is_complete:
-        method, reason = "kronecker", f"all {times:,} × {nodes:,} cells are observed: Kronecker algebra, exact"
+    elif method == "kronecker":
+        reason = f"all {times:,} × {nodes:,} cells are observed: Kronecker algebra, exact"
         needed = 8 * (4 * times**2 + 4 * nodes**2 + 8 * grid.y.size)
+    elif method == "state-space":
+        assert order is not None
+        reason = f"{times:,} times of {nodes:,} nodes, Matérn in time: a Kalman filter, exact"
+        needed = 8 * state_space_memory(times, nodes, order)
     else:
-        method = "iterative"
         reason = f"{n:,} of {times:,} × {nodes:,} cells: the others are filled in by conjugate gradients"
         needed = 8 * (6 * times**2 + 4 * nodes**2 + 40 * grid.y.size)
     if wanted == method:
@@ -117,6 +146,32 @@ def choose_method(grid: FieldGrid, wanted: str) -> tuple[str, str]:
             "aggregate them, or leave nodes out."
         )
     return method, reason
+
+
+def seconds(method: str, grid: FieldGrid, order: int = 0) -> float:
+    """About how long an evaluation with its gradient takes: operations by constants measured on one core.
+
+    See evidence/field_methods.py, which writes these beside what it measures.
+
+    Parameters
+    ----------
+    method : {"kronecker", "dense", "state-space", "iterative"}
+        Which.
+    grid : FieldGrid
+        The observations.
+    order : {0, 1, 2}
+        Derivatives in the states of the state-space method.
+    """
+    times, nodes = (float(number) for number in grid.shape)
+    n = float(grid.n_observed)
+    if method == "kronecker":
+        return 3e-10 * (times**3 + nodes**3)
+    if method == "dense":
+        return 3e-8 * n**2 + 4e-11 * n**3
+    if method == "state-space":
+        states = (order + 1) * nodes
+        return 1.5e-4 * times + (2.7e-8 * times + 1.4e-10 * n) * states**2
+    return 8e-10 * times**3 + 1e-9 * default_probes(grid) * times * nodes * (times + nodes)
 
 
 def default_probes(grid: FieldGrid) -> int:
@@ -156,7 +211,7 @@ def fit_field(problem: FieldProblem) -> FittedField:
         if hessian is not None and dear:
             limit = max(_SAMPLE_CELLS, int(_SAMPLE_SHARE * grid.y.size))
             part = densest_patch(problem.graph, grid, limit)
-            rough = engine_for(part, "kronecker" if part.is_complete else "iterative")
+            rough = engine_for(part, choose_method(part, "auto", time.order)[0])
             start, hessian = _fit_patch(rough, start, parameters, options, hessian)
         if hessian is not None:
             hessian = grid.n_observed * hessian
@@ -183,9 +238,14 @@ def _forgive(optimum: Optimum, count: int) -> Optimum:
 
 
 def _default_time_kernel(grid: FieldGrid) -> MaternKernel:
-    kernel = MaternKernel(nu=1.5).double()
+    kernel = MaternKernel(nu=_DEFAULT_ORDER + 0.5).double()
     kernel.lengthscale = _START_GAPS[1] * median_gap(grid.times)
     return kernel
+
+
+def order_of(time_kernel: Any) -> int | None:
+    """`markov_order` of a caller's kernel on time, or of the default one."""
+    return _DEFAULT_ORDER if time_kernel is None else markov_order(time_kernel)
 
 
 def median_gap(times: Floats) -> float:

@@ -1,8 +1,8 @@
 """Matérn processes of smoothness 1/2, 3/2, 5/2 in time as Markov chains of a value and its first derivatives.
 
 In units in which the rate λ = √(2ν)/lengthscale is 1 and the variance is 1, the states (f, f′, …) of a process with p
-derivatives move by dx = F x dt + √q e dw, F the companion matrix of (s + 1)^(p + 1) and e the last unit vector. F + I is
-nilpotent, so the transition over a gap x is A(x) = e⁻ˣ Σ_k xᵏ (F + I)ᵏ / k!, without a matrix exponential. P∞ is the
+derivatives move by dx = F x dt + √q e dw, F the companion matrix of (s + 1)^(p + 1) and e the last unit vector. F + I
+is nilpotent, so the transition over a gap x is A(x) = e⁻ˣ Σ_k xᵏ (F + I)ᵏ / k!, without a matrix exponential. P∞ is the
 stationary covariance, and what a gap adds is W(x) = P∞ − A P∞ Aᵀ. The derivatives are A′ = A F and W′ = q A e eᵀ Aᵀ.
 """
 
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["MarkovChain", "markov_covariance", "markov_order", "rate_and_variance"]
+__all__ = ["ChainProduct", "MarkovChain", "markov_covariance", "markov_order", "rate_and_variance"]
 
+_FAR = 1e3  # rate × gap beyond which e⁻ˣ is 0
 _POLYNOMIALS = ((1.0,), (1.0, 1.0), (1.0, 1.0, 1.0 / 3.0))  # the covariance is e⁻ˣ times these, by powers of x
 
 
@@ -56,7 +57,8 @@ def markov_covariance(kernel: Any, first: torch.Tensor, second: torch.Tensor) ->
     polynomial = torch.full_like(x, _POLYNOMIALS[order][-1])
     for coefficient in _POLYNOMIALS[order][-2::-1]:
         polynomial = polynomial * x + coefficient
-    return variance * polynomial * torch.exp(-x)
+    found: torch.Tensor = variance * polynomial * torch.exp(-x)
+    return found
 
 
 class MarkovChain:
@@ -94,11 +96,9 @@ class MarkovChain:
         W is the difference of numbers near 1: its error is that of rounding a variance, which does no harm where
         covariances, not precisions, are computed with.
         """
-        x = self.rate * np.asarray(gaps, dtype=np.float64)[:, None, None]
+        x = np.minimum(self.rate * gaps, _FAR)[:, None, None]
         nilpotent = self.drift + np.eye(self.n_states)
-        terms = (
-            x**k * np.linalg.matrix_power(nilpotent, k) / factorial(k) for k in range(self.n_states)
-        )
+        terms = (x**k * np.linalg.matrix_power(nilpotent, k) / factorial(k) for k in range(self.n_states))
         transition = np.exp(-x) * sum(terms)
         added = self.stationary - transition @ self.stationary @ transition.swapaxes(1, 2)
         return transition, 0.5 * (added + added.swapaxes(1, 2))
@@ -120,3 +120,51 @@ class MarkovChain:
             state = transition[row - 1] @ state + shocks[row]
             found[row] = state[0]
         return found
+
+
+class ChainProduct:
+    """K_T X for a field X at increasing times, without K_T, and what its derivatives need.
+
+    A field X gives derivatives whole_t = e₀ X_t + carried_t in the states, carried_t = A_tᵀ whole_{t+1}, from the last
+    time to the first; and these the states' covariances with it, states_{t+1} = A_t states_t + W_t whole_{t+1}, whose
+    first rows are K_T X.
+
+    Parameters
+    ----------
+    chain : MarkovChain
+        The process, of unit variance.
+    times : ndarray, shape (n_times,)
+        Increasing.
+    field : ndarray, shape (n_times, n_columns)
+        X.
+
+    Attributes
+    ----------
+    carried, whole, states : ndarray, shape (n_times, n_states, n_columns)
+    """
+
+    def __init__(self, chain: MarkovChain, times: Floats, field: Floats) -> None:
+        self._chain, self._times = chain, times
+        transition, added = chain.step(np.diff(times))
+        self.carried = np.zeros((len(times), chain.n_states, field.shape[1]))
+        self.whole = np.zeros_like(self.carried)
+        self.whole[:, 0] = field
+        for row in range(len(times) - 2, -1, -1):
+            self.carried[row] = transition[row].T @ self.whole[row + 1]
+            self.whole[row] += self.carried[row]
+        self.states = np.empty_like(self.carried)
+        self.states[0] = chain.stationary @ self.whole[0]
+        for row in range(1, len(times)):
+            self.states[row] = transition[row - 1] @ self.states[row - 1] + added[row - 1] @ self.whole[row]
+
+    def at(self, times: Floats) -> Floats:
+        """k_T(times, T) X at any times, in any order; shape (n_new_times, n_columns)."""
+        after = np.searchsorted(self._times, times, side="right")  # the time in T that comes next
+        last = len(self._times) - 1
+        to_next = np.maximum(self._times[np.minimum(after, last)] - times, 0.0)
+        whole = self._chain.step(to_next)[0].swapaxes(1, 2) @ self.whole[np.minimum(after, last)]
+        whole[after > last] = 0.0
+        transition, added = self._chain.step(np.maximum(times - self._times[np.maximum(after - 1, 0)], 0.0))
+        found = transition[:, :1] @ self.states[np.maximum(after - 1, 0)] + added[:, :1] @ whole
+        found[after == 0] = self._chain.stationary[:1] @ whole[after == 0]
+        return np.asarray(found[:, 0])

@@ -1,16 +1,17 @@
 """Fields whose kernel on time is Markov, solved exactly by going through the times once forth and once back.
 
 With p derivatives in the state of the kernel on time and K_S = R Rᵀ of rank r, the field at the observed nodes is R z₀:
-z_t has (p + 1) r numbers, z_{t+1} = (A ⊗ I) z_t + noise of covariance W ⊗ I, and y_t = H_t z_t + noise of variance ρ, where
-H_t are the rows of R of the nodes observed at t, for z₀. A Kalman filter gives the covariances F_t of what is new in y_t
-and gains; with N_t what later observations say about z_t (Bryson and Frazier's smoother) C_oo⁻¹ and its traces follow.
-Only covariances are factorised, and all of them contain ρ: times may be as close as they like, K_S may be singular.
+z_t has (p + 1) r numbers, z_{t+1} = (A ⊗ I) z_t + noise of covariance W ⊗ I, and y_t = H_t z_t + noise of variance ρ,
+where H_t takes z₀ by the rows of R of the nodes observed at t. A Kalman filter gives gains and the covariances S_t of
+what is new in y_t; with the information N_t of observations from t on about z_t (Bryson and Frazier's smoother) follow
+C_oo⁻¹ and its traces. Only the S_t are factorised, and they contain ρ: times may be as close as they like, and K_S may
+be singular.
 
-By the chain rule, with M = P_t|t the filtered covariance and Ñ = (Aᵀ ⊗ I) N_{t+1} (A ⊗ I),
+By the chain rule, with P the filtered covariance at t and Ñ = (Aᵀ ⊗ I) N_{t+1} (A ⊗ I), the derivative of log det C_oo
+in a gap x from t to t + 1 is ⟨N_{t+1}, W′ ⊗ I⟩ + 2 tr (F ⊗ I) P Ñ, F the drift of `MarkovChain`, and its change with
+K_S is Σ_t ⟨N_t, W ⊗ R⁻¹ ∂K_S R⁻ᵀ⟩.
 
-    ∂ log det C_oo = Σ_t ⟨N_{t+1}, ∂(W ⊗ I)⟩ + 2 ⟨Ñ M, ∂x Fᵀ ⊗ I⟩ in a gap x, and Σ_t ⟨N_t, W ⊗ R⁻¹ ∂K_S R⁻ᵀ⟩ in K_S.
-
-The cost is that of times × nodes³, by some constant; memory is bounded by recomputing stretches of the filter.
+The work grows with times × (states × nodes)² × nodes; memory is bounded by recomputing stretches of the filter.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import scipy.linalg as la
 from graphmatern.errors import NumericalError
 from graphmatern.inference._field_systems import FieldSystem
 from graphmatern.inference._kronecker import Derivatives, weight_derivatives
-from graphmatern.inference._markov_time import MarkovChain
+from graphmatern.inference._markov_time import ChainProduct, MarkovChain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["StateSpace"]
+__all__ = ["StateSpace", "state_space_memory"]
 
 _STORED = 2**26  # numbers of filtered steps kept at once
 _NEGLIGIBLE = 1e-9  # nats that directions of K_S may explain in all and be left out
@@ -55,7 +56,7 @@ class _Step:
     rows : ndarray, shape (k, r)
         R there.
     factor : ndarray, shape (k, k)
-        Lower Cholesky factor of F.
+        Lower Cholesky factor of S.
     gain : ndarray, shape (k, m)
         factor⁻¹ H P, P the covariance of the state before its time's observations.
     filtered : ndarray, shape (m, m)
@@ -97,6 +98,23 @@ class _Information:
     trace: float
 
 
+def _numbers(n_nodes: int, m: int) -> int:
+    """Numbers in a step of the filter."""
+    return m * m + n_nodes * m + n_nodes * n_nodes
+
+
+def _stretch(n_times: int, n_nodes: int, m: int) -> int:
+    """Steps kept at once: as many as fit, or else so few that the beginnings of stretches take no more."""
+    return min(n_times, max(int(np.ceil(np.sqrt(n_times))), _STORED // max(1, _numbers(n_nodes, m))))
+
+
+def state_space_memory(n_times: int, n_nodes: int, order: int) -> int:
+    """Numbers that a system keeps at most."""
+    m = (order + 1) * n_nodes
+    steps = _stretch(n_times, n_nodes, m)
+    return steps * _numbers(n_nodes, m) + -(-n_times // steps) * m * m + 8 * n_times * m
+
+
 class StateSpace(FieldSystem):
     """Kalman filter and smoother over all observed nodes at once.
 
@@ -110,6 +128,8 @@ class StateSpace(FieldSystem):
         Derivatives in the state.
     """
 
+    batch = 64
+
     def __init__(self, covariance: FieldCovariance, grid: FieldGrid, order: int) -> None:
         super().__init__(covariance, grid)
         rate, self.variance = (float(number) for number in covariance.time)
@@ -122,15 +142,15 @@ class StateSpace(FieldSystem):
         self._gaps = np.diff(grid.times)
         self._transitions, self._added = self.chain.step(self._gaps)
         vectors, sizes, link = covariance.basis.eigenpairs(covariance.weights)
-        needed = _NEGLIGIBLE * covariance.rho / (max(1.0, self.variance) * grid.y.size)
-        self._kept = np.flatnonzero(sizes > needed)
+        needed = _NEGLIGIBLE * covariance.rho / (self.variance * grid.y.size)
+        self._kept = np.flatnonzero(sizes >= min(needed, float(sizes.max())))
         self._sizes, self._link = sizes[self._kept], link
         self._vectors = vectors[:, self._kept]
         self._roots = self._vectors * np.sqrt(self.variance * self._sizes)
         self._rank, self._d = len(self._kept), order + 1
-        m, n = self._rank * self._d, len(grid.nodes)
-        self._stretch = max(int(np.ceil(np.sqrt(len(grid.times)))), _STORED // max(1, m * m + n * m + n * n))
-        self._starts = [np.kron(self.chain.stationary, np.eye(self._rank))]  # covariances before the first, …
+        self._stretch = _stretch(len(grid.times), len(grid.nodes), self._rank * self._d)
+        before = np.asarray(np.kron(self.chain.stationary, np.eye(self._rank)), dtype=np.float64)
+        self._starts = [before]  # covariances before the first step of every stretch
         self._cached: tuple[int, list[_Step]] | None = None
 
     # ------------------------------------------------------------------ the filter
@@ -171,7 +191,7 @@ class StateSpace(FieldSystem):
     def _steps(self, part: int) -> list[_Step]:
         """The filter over a stretch of times; those before it must have been asked for once."""
         if self._cached is None or self._cached[0] != part:
-            covariance, found = self._starts[part], []
+            covariance, found = self._starts[part], list[_Step]()
             last = len(self.grid.times) - 1
             for row in range(part * self._stretch, min(last + 1, (part + 1) * self._stretch)):
                 found.append(self._update(row, covariance))
@@ -237,7 +257,7 @@ class StateSpace(FieldSystem):
                 yield _Information(row, step, following, later, later, 0.0)
                 following = later
                 continue
-            gain = _lower_solve(step.factor, step.gain, transposed=True)  # F⁻¹ H P
+            gain = _lower_solve(step.factor, step.gain, transposed=True)  # S⁻¹ H P
             half = later @ gain.T
             block = gain @ half
             inverse, _ = la.lapack.dpotri(step.factor, lower=1)
@@ -280,29 +300,25 @@ class StateSpace(FieldSystem):
         slopes = self.chain.added_slope(self._transitions)
         in_time, in_nodes = np.zeros(2), np.zeros_like(nodes)
         for field, factor in zip(fields, factors, strict=True):
-            later, whole = np.zeros((len(field), self._d, field.shape[1])), np.zeros(0)
-            carried = np.zeros_like(later)
-            for row in range(len(field) - 1, -1, -1):  # whole_t = e₀ X_t + Aᵀ whole_{t+1}
-                if row < len(field) - 1:
-                    carried[row] = self._transitions[row].T @ whole
-                whole = carried[row].copy()
-                whole[0] += field[row]
-                later[row] = whole
-            states = np.empty_like(later)
-            states[0] = self.chain.stationary @ later[0]
-            for row in range(1, len(field)):
-                states[row] = self._transitions[row - 1] @ states[row - 1] + self._added[row - 1] @ later[row]
-            of_nodes = field.T @ states[:, 0]  # Xᵀ K_T X
+            product = ChainProduct(self.chain, self.grid.times, field)
+            of_nodes = field.T @ product.states[:, 0]  # Xᵀ K_T X
             in_nodes += factor * self.variance * 0.5 * (of_nodes + of_nodes.T)
             in_time[1] += factor * float(np.sum(of_nodes * nodes))
-            weighted = later[1:] @ nodes
-            moved = np.einsum("tai,tbi,tab->t", weighted, later[1:], slopes, optimize=True)
-            moved += 2.0 * np.einsum("tai,tbi,ab->t", carried[:-1] @ nodes, states[:-1], self.chain.drift, optimize=True)
+            now, past = product.whole[1:], product.states[:-1]
+            moved = np.einsum("tai,tbi,tab->t", now @ nodes, now, slopes, optimize=True)
+            moved += 2.0 * np.einsum(
+                "tai,tbi,ab->t", product.carried[:-1] @ nodes, past, self.chain.drift, optimize=True
+            )
             in_time[0] += factor * self.variance * float(self._gaps @ moved)
         in_noise = float(np.einsum("k,kts,kts->", factors, fields, fields))
         return Derivatives(in_time, weight_derivatives(in_nodes, self.covariance.basis.basis), in_noise)
 
     # ------------------------------------------------------------------ predictions
+    def project(self, cells: Cells, field: Floats) -> Floats:
+        """Σ_ab k_T(t, a) field(a, b) k_S(s, b) at cells."""
+        product = ChainProduct(self.chain, self.grid.times, field)
+        return cells.gather(self.variance * product.at(cells.times), cells.nodes)
+
     def explained(self, cells: Cells) -> Floats:
         """Prior minus posterior variance at cells: the filter carried on to their times, and what comes later."""
         features = cells.nodes @ (self._vectors * np.sqrt(self.variance / self._sizes))

@@ -1,0 +1,111 @@
+"""Fields on nodes × times by the product kernel, cell by cell, and what tests of them share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from gpytorch.kernels import MaternKernel
+
+import graphmatern as gm
+from graphmatern.inference._field_engine import FieldEngine
+from graphmatern.inference._field_posterior import FieldPosterior
+from graphmatern.inference._fill_in import IterativeOptions
+from graphmatern.inference._kronecker import FieldGrid
+from graphmatern.inference._time_kernel import TimeKernel
+from reference import dense_kernel, matern_psi
+
+CITY = gm.make_roads(30, seed=1)
+RHO = 0.1
+
+
+def matern_time(order: int, times: np.ndarray, lengthscale: float) -> np.ndarray:
+    """Matérn 1/2, 3/2, 5/2, written down."""
+    scaled = np.sqrt(2.0 * order + 1.0) * np.abs(times[:, None] - times) / lengthscale
+    polynomial = [1.0, 1.0 + scaled, 1.0 + scaled + scaled**2 / 3.0][order]
+    return np.asarray(polynomial * np.exp(-scaled))
+
+
+class DenseField:
+    """The product kernel on all cells of nodes × times, cell by cell."""
+
+    def __init__(self, time: np.ndarray, nodes: np.ndarray, observed: np.ndarray, y: np.ndarray, rho: float) -> None:
+        whole = np.kron(time, nodes)
+        self.cells = np.flatnonzero(observed.ravel())
+        c = whole[np.ix_(self.cells, self.cells)] + rho * np.eye(len(self.cells))
+        inverse = np.linalg.inv(c)
+        h, values = np.ones(len(self.cells)), y.ravel()[self.cells]
+        information = h @ inverse @ h
+        beta = h @ inverse @ values / information
+        residual = values - beta * h
+        n = len(values)
+        self.value = 0.5 * (
+            np.linalg.slogdet(c)[1] + residual @ inverse @ residual + np.log(information) + (n - 1) * np.log(2 * np.pi)
+        )
+        cross = whole[:, self.cells]
+        d = 1.0 - cross @ inverse @ h
+        self.mean = beta + cross @ inverse @ residual
+        self.covariance = whole - cross @ inverse @ cross.T + np.outer(d, d) / information
+
+
+def make_grid(graph: gm.Graph, n_times: int, share: float, *, missing: float, seed: int) -> FieldGrid:
+    """Random values at random times and nodes, with holes."""
+    rng = np.random.default_rng(seed)
+    nodes = np.sort(rng.permutation(graph.n_nodes)[: max(1, round(share * graph.n_nodes))])
+    times = np.sort(rng.uniform(0.0, 10.0, n_times))
+    observed = rng.uniform(size=(n_times, len(nodes))) >= missing
+    observed[0, 0] = True
+    return FieldGrid(nodes, times, rng.standard_normal(observed.shape) * observed, observed)
+
+
+def make_engine(
+    graph: gm.Graph,
+    grid: FieldGrid,
+    method: str,
+    *,
+    n_eigenpairs: int | None = None,
+    kernel: gm.Kernel | None = None,
+    time: Any = None,
+    tolerance: float = 1e-12,
+    n_probes: int = 4,
+    n_draws: int = 50,
+) -> FieldEngine:
+    options = IterativeOptions(tolerance, 2000, n_probes, n_draws, 0)
+    if time is None:
+        time = MaternKernel(nu=1.5)
+        time.lengthscale = 2.5
+    bound = (gm.Matern(1.3, 3.0, 1.2) if kernel is None else kernel).on(graph, n_eigenpairs=n_eigenpairs)
+    return FieldEngine(bound, TimeKernel(time), grid, constant=True, method=method, options=options)
+
+
+def make_posterior(engine: FieldEngine, rho: float = RHO) -> FieldPosterior:
+    time = engine.time_covariance().detach().numpy()
+    system = engine.system(time, engine.bound.weights().detach().numpy(), rho)
+    return FieldPosterior(engine.bound, engine.time, system, constant=True)
+
+
+def dense_field(engine: FieldEngine, new_times: np.ndarray, rho: float = RHO) -> DenseField:
+    """The dense twin of an engine, at the grid's times and new ones, at all nodes."""
+    grid, bound = engine.grid, engine.bound
+    times = np.concatenate([grid.times, new_times])
+    nodes = bound.matrix().detach().numpy()
+    observed = np.zeros((len(times), bound.graph.n_nodes), dtype=bool)
+    y = np.zeros(observed.shape)
+    observed[: len(grid.times), grid.nodes] = grid.observed
+    y[: len(grid.times), grid.nodes] = grid.y
+    return DenseField(engine.time.values(times), nodes, observed, y, rho)
+
+
+def wave_table(n_times: int = 20, seed: int = 0) -> pd.DataFrame:
+    """Draws from a field with Matérn 3/2 in time, by the hour."""
+    rng = np.random.default_rng(seed)
+    root = np.linalg.cholesky(matern_time(1, np.arange(float(n_times)), 5.0) + 1e-10 * np.eye(n_times))
+    space = np.linalg.cholesky(dense_kernel(CITY, matern_psi(1.5, 4.0)) + 1e-10 * np.eye(CITY.n_nodes))
+    field = root @ rng.standard_normal((n_times, CITY.n_nodes)) @ space.T
+    values = 50.0 + 10.0 * (field + 0.2 * rng.standard_normal(field.shape))
+    return pd.DataFrame(values, index=pd.date_range("2024-03-01", periods=n_times, freq="h"), columns=CITY.nodes)
+
+
+def with_holes(table: pd.DataFrame, share: float, seed: int = 1) -> pd.DataFrame:
+    return table.mask(np.random.default_rng(seed).uniform(size=table.shape) < share)
