@@ -39,6 +39,7 @@ __all__ = ["FieldProblem", "FittedField", "choose_method", "default_probes", "fi
 
 _FEW_CELLS = 3000  # observed cells up to which a dense evaluation takes about a second (evidence/field_methods.md)
 _PATCH_CELLS = 1500  # of a part of the grid on which a fit to more cells begins
+_PATCH_SECONDS = 0.2  # an evaluation there takes: where all cells are quicker by the state-space method, no patch helps
 _DEAR_GRID = 200_000  # cells beyond which an evaluation takes seconds
 _SAMPLE_CELLS = 60_000  # of a larger part, on which a fit to a dear grid goes on; or,
 _ENOUGH_NATS = 0.02  # gain at which a fit to a dear grid stops: parameters are then within a fifth of their errors
@@ -120,9 +121,9 @@ def choose_method(grid: FieldGrid, wanted: str, order: int | None = None) -> tup
     elif wanted == "auto":
         method = "dense" if n <= _FEW_CELLS else "iterative"
     if wanted == "auto" and order is not None:
-        # Constants vary among machines: what is exact already is left for a clear gain only.
-        share = 1.0 if method == "iterative" else 0.5
-        if seconds("state-space", grid, order) < share * seconds(method, grid):
+        # Exact numbers are worth twice the time of estimates; other exact ones are left for a clear gain only.
+        worth = 2.0 if method == "iterative" else 0.5
+        if seconds("state-space", grid, order) < worth * seconds(method, grid):
             method = "state-space"
     if method == "dense":
         reason = f"{n:,} cells with holes: one Cholesky factor, exact"
@@ -201,7 +202,9 @@ def fit_field(problem: FieldProblem) -> FittedField:
         start = np.append(start, options.log_noise)
     hessian: Floats | None = None
     if options.known is None and options.optimizer is not None:
-        if grid.n_observed <= 4 * _PATCH_CELLS:
+        order = 0 if time.order is None else time.order
+        is_quick = problem.method == "state-space" and seconds("state-space", grid, order) < _PATCH_SECONDS
+        if is_quick or grid.n_observed <= 4 * _PATCH_CELLS:
             start = _choose_start(_objective(engine, options), start, parameters, problem, grid)
         else:
             # What a patch says is nearly right, and so is its curvature, for as many patches as there are.
