@@ -314,7 +314,8 @@ def fit_markov_sites(problem: SiteProblem) -> SiteFit:
     """Fit through sparse precisions: Matérn kernels of integer smoothness, the best of several where that is open."""
     kernel = problem.kernel
     assert kernel is None or isinstance(kernel, Matern)
-    return best_smoothness(kernel, problem.options.rules, lambda nu: _fit_one_smoothness(problem, kernel, nu))
+    with blas_threads(len(problem.observed.nodes)):
+        return best_smoothness(kernel, problem.options.rules, lambda nu: _fit_one_smoothness(problem, kernel, nu))
 
 
 def _fit_one_smoothness(problem: SiteProblem, kernel: Matern | None, nu: int) -> SiteFit:

@@ -14,6 +14,7 @@ from graphmatern._validation import FaultList, as_numbers, check_choice, check_p
 from graphmatern.errors import InputError
 from graphmatern.inference._node_kernel import NodeKernel
 from graphmatern.inference._optimize import find_minimum
+from graphmatern.inference._spectral import blas_threads
 from graphmatern.inference._stochastic_model import NodeGP, Trainer
 from graphmatern.inference._strategies import EigenvectorStrategy
 from graphmatern.likelihoods import RobustMax
@@ -317,25 +318,26 @@ def fit_stochastic(
         generator=generator,
     )
     converged, history = True, []
-    if batch_size is not None or n_samples is not None or optimizer == "adam":
-        rate = learning_rate if optimizer is not None else None
-        size = min(batch_size or len(targets), len(targets))
-        history = _train(trainer, n_steps, size, min(natural_rate, 1.0), rate, generator, progress)
-    elif optimizer is None or not trainer.parameters:
-        converged = trainer.settle()
-    else:
-        start, bounds = trainer.position(), trainer.bounds()
-        found = find_minimum(
-            trainer.objective,
-            start,
-            bounds,
-            method="bfgs",
-            max_iterations=max_iterations,
-            first_step=0.5,
-            to_gain=1e-6 if likelihood.log_concave else 1e-4,
-            progress=progress,
-        )
-        converged = trainer.return_to_best() and found.converged
+    with blas_threads(min(len(targets), model.variational_strategy.inducing_points.shape[-2])):
+        if batch_size is not None or n_samples is not None or optimizer == "adam":
+            rate = learning_rate if optimizer is not None else None
+            size = min(batch_size or len(targets), len(targets))
+            history = _train(trainer, n_steps, size, min(natural_rate, 1.0), rate, generator, progress)
+        elif optimizer is None or not trainer.parameters:
+            converged = trainer.settle()
+        else:
+            start, bounds = trainer.position(), trainer.bounds()
+            found = find_minimum(
+                trainer.objective,
+                start,
+                bounds,
+                method="bfgs",
+                max_iterations=max_iterations,
+                first_step=0.5,
+                to_gain=1e-6 if likelihood.log_concave else 1e-4,
+                progress=progress,
+            )
+            converged = trainer.return_to_best() and found.converged
     trainer.write_back()
     with torch.no_grad():
         elbo = trainer.elbo(exact=True).item()
