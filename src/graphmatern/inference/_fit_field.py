@@ -18,7 +18,7 @@ from graphmatern.inference._fitting import START_LENGTHSCALES, FittedEngine, min
 from graphmatern.inference._markov_time import markov_order
 from graphmatern.inference._optimize import curvature
 from graphmatern.inference._rules import Parameter
-from graphmatern.inference._state_space import state_space_memory
+from graphmatern.inference._state_space import kept_steps, state_space_memory
 from graphmatern.inference._time_kernel import TimeKernel
 from graphmatern.kernels import Matern
 from graphmatern.sparse._resources import available_memory, format_bytes
@@ -39,7 +39,6 @@ __all__ = ["FieldProblem", "FittedField", "choose_method", "default_probes", "fi
 
 _FEW_CELLS = 3000  # observed cells up to which a dense evaluation takes about a second (evidence/field_methods.md)
 _PATCH_CELLS = 1500  # of a part of the grid on which a fit to more cells begins
-_PATCH_SECONDS = 0.2  # an evaluation there takes: where all cells are quicker by the state-space method, no patch helps
 _DEAR_GRID = 200_000  # cells beyond which an evaluation takes seconds
 _SAMPLE_CELLS = 60_000  # of a larger part, on which a fit to a dear grid goes on; or,
 _ENOUGH_NATS = 0.02  # gain at which a fit to a dear grid stops: parameters are then within a fifth of their errors
@@ -170,8 +169,9 @@ def seconds(method: str, grid: FieldGrid, order: int = 0) -> float:
     if method == "dense":
         return 3e-8 * n**2 + 4e-11 * n**3
     if method == "state-space":
-        states = (order + 1) * nodes
-        return 1.5e-4 * times + (2.7e-8 * times + 1.4e-10 * n) * states**2
+        states = (order + 1) * grid.shape[1]
+        again = 1.0 if kept_steps(*grid.shape, states) == grid.shape[0] else 2.0  # what is not kept is made again
+        return again * (1.5e-4 * times + (2.7e-8 * times + 1.4e-10 * n) * states**2)
     return 8e-10 * times**3 + 1e-9 * default_probes(grid) * times * nodes * (times + nodes)
 
 
@@ -202,9 +202,7 @@ def fit_field(problem: FieldProblem) -> FittedField:
         start = np.append(start, options.log_noise)
     hessian: Floats | None = None
     if options.known is None and options.optimizer is not None:
-        order = 0 if time.order is None else time.order
-        is_quick = problem.method == "state-space" and seconds("state-space", grid, order) < _PATCH_SECONDS
-        if is_quick or grid.n_observed <= 4 * _PATCH_CELLS:
+        if grid.n_observed <= 4 * _PATCH_CELLS:
             start = _choose_start(_objective(engine, options), start, parameters, problem, grid)
         else:
             # What a patch says is nearly right, and so is its curvature, for as many patches as there are.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["StateSpace", "state_space_memory"]
+__all__ = ["StateSpace", "kept_steps", "state_space_memory"]
 
 _STORED = 2**26  # numbers of filtered steps kept at once
 _NEGLIGIBLE = 1e-9  # nats that directions of K_S may explain in all and be left out
@@ -103,15 +103,15 @@ def _numbers(n_nodes: int, m: int) -> int:
     return m * m + n_nodes * m + n_nodes * n_nodes
 
 
-def _stretch(n_times: int, n_nodes: int, m: int) -> int:
-    """Steps kept at once: as many as fit, or else so few that the beginnings of stretches take no more."""
+def kept_steps(n_times: int, n_nodes: int, m: int) -> int:
+    """Steps kept at once, of states of m numbers: as many as fit, but never fewer than there are stretches."""
     return min(n_times, max(int(np.ceil(np.sqrt(n_times))), _STORED // max(1, _numbers(n_nodes, m))))
 
 
 def state_space_memory(n_times: int, n_nodes: int, order: int) -> int:
     """Numbers that a system keeps at most."""
     m = (order + 1) * n_nodes
-    steps = _stretch(n_times, n_nodes, m)
+    steps = kept_steps(n_times, n_nodes, m)
     return steps * _numbers(n_nodes, m) + -(-n_times // steps) * m * m + 8 * n_times * m
 
 
@@ -148,7 +148,7 @@ class StateSpace(FieldSystem):
         self._vectors = vectors[:, self._kept]
         self._roots = self._vectors * np.sqrt(self.variance * self._sizes)
         self._rank, self._d = len(self._kept), order + 1
-        self._stretch = _stretch(len(grid.times), len(grid.nodes), self._rank * self._d)
+        self._stretch = kept_steps(len(grid.times), len(grid.nodes), self._rank * self._d)
         before = np.asarray(np.kron(self.chain.stationary, np.eye(self._rank)), dtype=np.float64)
         self._starts = [before]  # covariances before the first step of every stretch
         self._cached: tuple[int, list[_Step]] | None = None
