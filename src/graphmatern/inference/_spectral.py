@@ -7,7 +7,7 @@ noise ρ R₀ an evaluation costs O(n² ℓ) in function space, O(ℓ³) in feat
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,8 +20,7 @@ from graphmatern.inference._observations import Moments
 from graphmatern.sparse._blas import single_threaded_blas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -308,9 +307,22 @@ class SpectralEngine:
         return np.asarray(sum(term.n_replicates * one.information(slopes) for term, one in pairs))
 
 
-def blas_threads(n: int) -> AbstractContextManager[None]:
-    """Hold BLAS at one thread for matrices of n rows and columns that are small: waking others takes longer."""
-    return single_threaded_blas() if n <= _SMALL_MATRIX else nullcontext()
+@contextmanager
+def blas_threads(n: int) -> Iterator[None]:
+    """Hold BLAS and torch at one thread for matrices of n rows and columns that are small.
+
+    Waking others takes longer than the work, and where another program has their core, waiting for them takes longest.
+    """
+    if n > _SMALL_MATRIX:
+        yield
+        return
+    usual = torch.get_num_threads()
+    with single_threaded_blas():
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(usual)
 
 
 def prior_variance_lost(bound: BoundKernel) -> Floats:
