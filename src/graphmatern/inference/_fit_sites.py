@@ -46,7 +46,7 @@ _MEAN = Parameter("mean", -1e3, 1e3)
 # While the parameters move: how many nats they need not gain, and how exact the sites are, relative to the ELBO. Where
 # the ELBO has several optima, which differ by nats, there is no point in more.
 _PRECISION = {True: (5e-7, 1e-10), False: (1e-4, 1e-8)}
-_TO_KEEP = 1e-12  # how exact the sites are at the end
+_TO_COMPARE, _TO_KEEP = 1e-5, 1e-12  # how exact the sites are where two optima are compared, and at the end
 _FIRST_STEP = 0.5  # in logarithms: far from the optimum the sites converge slowly
 _UPDATES, _LAST_UPDATES = 60, 1000  # of the sites at most, on the way and at the end
 _ROUNDS = 4  # times that the sites are begun afresh, at most
@@ -188,6 +188,15 @@ class _Bound:
         low, high = domain.free(bounds).tolist()
         return Parameter(name, low, high, rules.priors.get(name))
 
+    def _tolerance(self) -> float:
+        """How exact the sites must be, relative to the ELBO."""
+        log_concave = self._observed.likelihood.log_concave
+        if self._settled:
+            return _TO_KEEP
+        if self._begin is None and not log_concave:  # afresh: to see where that leads
+            return _TO_COMPARE
+        return _PRECISION[log_concave][1]
+
     def move(self, others: Floats) -> float:
         """Set the parameters of the likelihood; return the mean."""
         with torch.no_grad():
@@ -204,7 +213,7 @@ class _Bound:
             observed,
             self._begin,
             mean=mean,
-            tolerance=_TO_KEEP if self._settled else _PRECISION[observed.likelihood.log_concave][1],
+            tolerance=self._tolerance(),
             max_iterations=_LAST_UPDATES if self._settled else _UPDATES,
             rival=None if self._settled or self._best == -np.inf else self._best,
         )
