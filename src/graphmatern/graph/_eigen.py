@@ -8,6 +8,7 @@ iteration (Zhou, Saad, Tiago and Chelikowsky 2006), which needs products with Δ
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tqdm import tqdm
 from graphmatern.errors import NumericalError, ResourceError
 from graphmatern.graph._laplacian import largest_eigenvalue_bound
 from graphmatern.sparse import analyze
+from graphmatern.sparse._blas import single_threaded_blas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +36,7 @@ _BLOCK = 16  # columns handled together; also the multiplicity that needs no sec
 _POWER = 8  # q: solves per vector of the basis
 _TOLERANCE = 1e-10  # residual, relative to the largest eigenvalue
 _KRYLOV_TOLERANCE = 1e-9  # residual of the operator's eigenpairs, relative to their eigenvalue
+_SMALL_VECTORS = 2e6  # entries of the eigenvectors
 _ROWS_AT_ONCE = 8192
 _COLUMNS_AT_ONCE = 64
 _RESTARTS = 40
@@ -80,7 +83,8 @@ def smallest_eigenpairs(
     hidden = None if progress is None else not progress
     bar: tqdm[Any] = tqdm(total=wanted, desc="eigenpairs", disable=hidden, leave=False)
     scaled, unit = _in_unit(laplacian)
-    with bar:
+    # On small blocks of vectors the threads of BLAS wait for each other longer than they work.
+    with bar, single_threaded_blas() if len(null) * wanted < _SMALL_VECTORS else nullcontext():
         analysis = _affordable_analysis(scaled)
         if analysis is None:
             values, vectors, residuals = _subspace_iteration(scaled, null, wanted, rng, bar)
