@@ -21,6 +21,8 @@ NATS = 0.1  # how far from the best marginal likelihood a fit may stay
 ACCURACY = 0.01  # how far below ours an accuracy counts as equal
 SPREADING = "label spreading"  # no Gaussian process: nothing is learned, nothing is calibrated
 
+_MILLION = 1_000_000
+
 
 @dataclass(frozen=True)
 class Aim:
@@ -137,10 +139,12 @@ def _scaling(store: Store) -> list[Aim]:
         best = max(reach, key=reach.__getitem__)
         words = f"{best}: {reach[best]:,.0f}, continued from its two largest graphs; ours: {own:,.0f}, measured"
         found.append(Aim("scaling", text, 20.0, own / reach[best], words))
-    largest = max((record for record in store.records.values() if _is_ours(record)), key=_nodes, default=None)
+    ours_measured = [record for record in store.records.values() if _is_ours(record)]
+    # The aim is about a million nodes; where fewer were tried, about the most of them.
+    largest = max((one for one in ours_measured if _nodes(one) <= _MILLION), key=_nodes, default=None)
     if largest is not None:
         share = figure(largest["runs"], "share")
-        words = "share of the time in numeric factorisations and selected inverses, largest graph"
+        words = "share of the time in numeric factorisations and selected inverses"
         found.append(Aim("share", words, 0.7, share, f"{_nodes(largest):,} nodes"))
     return found
 
