@@ -175,7 +175,7 @@ class SiteState:
     n_iterations : int
         Updates taken.
     n_clipped : int
-        Updates in which negative sites were set to 0, the last resort.
+        Updates in which negative sites were set to 0, the last resort; 0 where the optimum was found all the same.
     history : list of float
         The ELBO before the first and after every update.
     """
@@ -310,7 +310,7 @@ def _climb(
         enough = tolerance * scale if rival is None else max(tolerance * scale, _COARSE * abs(state.elbo - rival))
         gain = 0.5 * float(residual @ residual)
         if gain <= enough:
-            converged = True
+            converged, clipped = True, 0  # at rest without clipping: how it came here does not matter
             break
         guess = memory.extrapolate(target, residual)
         found = None if guess is None else _try(prior, observed, guess, mean, above=state.elbo)
@@ -318,11 +318,13 @@ def _climb(
             if guess is not None:
                 memory = _Memory()
             stepped = _ascend(prior, observed, state, target, share, mean)
+            if stepped is None and gain <= _ROUNDING * scale:
+                converged, clipped = True, 0
+                break
             if stepped is None:
                 positive = Sites(target.first, np.maximum(target.second, 0.0))
                 stepped = _ascend(prior, observed, state, positive, 1.0, mean)
                 if stepped is None:
-                    converged = gain <= _ROUNDING * scale
                     break
                 clipped += 1
             found, share = stepped[0], min(1.0, 2.0 * stepped[1])
