@@ -230,6 +230,12 @@ def warn_of_lost_noise(prior_variance: float, batches: Sequence[Batch], noise: f
         )
 
 
+def _with_curvature_of_priors(hessian: Callable[[], Floats], parameters: list[Parameter]) -> Callable[[], Floats]:
+    """Add to a guess of the likelihood's Hessian what log-normal priors contribute."""
+    of_priors = np.diag([0.0 if one.prior is None else one.prior.spread**-2 for one in parameters])
+    return lambda: hessian() + of_priors
+
+
 def minimise(
     objective: Objective,
     start: Floats,
@@ -247,9 +253,7 @@ def minimise(
     """
     penalised = with_priors(objective, parameters)
     if callable(hessian):
-        likelihood = hessian
-        of_priors = np.diag([0.0 if one.prior is None else one.prior.spread**-2 for one in parameters])
-        hessian = lambda: likelihood() + of_priors  # noqa: E731
+        hessian = _with_curvature_of_priors(hessian, parameters)
     bounds = [(one.low, one.high) for one in parameters]
     if options.known is not None:
         return options.known, penalised

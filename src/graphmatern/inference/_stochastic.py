@@ -54,7 +54,7 @@ class StochasticFit:
     n_clipped : int
         Steps in which negative sites had to be dropped, the last resort.
     history : list of float
-        ELBO of each step, estimated on its batch; empty for L-BFGS.
+        ELBO of each step, estimated on its batch; empty where steps are not counted.
     """
 
     model: NodeGP
@@ -244,8 +244,9 @@ def fit_stochastic(
     learn_mean : bool
         Whether it is learned.
     optimizer : {"lbfgs", "adam"} or None
-        For the parameters of kernel and likelihood. "lbfgs" follows the gradient of the converged ELBO and needs exact
-        expectations of all observations; "adam" takes a step with each natural-gradient step; None keeps them.
+        For the parameters of kernel and likelihood. "lbfgs" (BFGS, as these are few) follows the gradient of the
+        converged ELBO and needs exact expectations of all observations; "adam" takes a step with each
+        natural-gradient step; None keeps them.
     batch_size : int, optional
         Observations per step; all by default. Implies "adam" unless ``optimizer`` is None.
     n_samples : int, optional
@@ -258,7 +259,7 @@ def fit_stochastic(
     learning_rate : float
         Step size of Adam.
     max_iterations : int
-        Iterations of L-BFGS at most.
+        Iterations of that search at most.
     random_state : int, optional
         Seed of batches and samples.
     progress : bool, optional
