@@ -410,7 +410,7 @@ def test_harmful_graph_files_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_parquet_file_of_equal_rows_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphmatern.graph._table_files._MOST_BYTES", 10**6)
+    monkeypatch.setattr("graphmatern.tables.files._MOST_BYTES", 10**6)
     pd.DataFrame({"source": ["x" * 1000] * 10_000, "target": ["y"] * 10_000}).to_parquet(tmp_path / "equal.parquet")
     assert (tmp_path / "equal.parquet").stat().st_size < 10_000
     with pytest.raises(GraphError, match="must fit into memory"):

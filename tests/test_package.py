@@ -20,6 +20,7 @@ LAYERS = [
     {"_validation"},
     {"metrics"},
     {"sparse"},
+    {"tables"},
     {"graph"},
     {"io", "datasets"},
     {"_parameters"},

@@ -13,7 +13,7 @@ from graphmatern.cli._predict import check_wishes, is_classifier, write_outputs
 from graphmatern.cli._reading import limited_threads, load_graph
 from graphmatern.errors import InputError, TableError
 from graphmatern.io import check_output, read_values
-from graphmatern.io._columns import is_numeric, wanted_column
+from graphmatern.tables import is_numeric, wanted_column
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,8 @@ from graphmatern.errors import GraphError, TableError
 from graphmatern.graph._edge_rows import PARALLEL_RULES, EdgeRows, canonical, mean_over_length, warn_of_loops
 from graphmatern.graph._geometry import parse_line
 from graphmatern.graph._laplacian import degrees
-from graphmatern.graph._names import NodeNames, index_of_names, join_indexes
-from graphmatern.graph._tables import edge_columns, end_names, table_column, warn_of_lookalikes
+from graphmatern.graph._names import NodeNames, end_names, index_of_names, join_indexes, warn_of_lookalikes
+from graphmatern.tables import edge_columns, table_column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

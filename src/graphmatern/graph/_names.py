@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from graphmatern._validation import FaultList, abbreviate
-from graphmatern.errors import UnknownNodeError
+from graphmatern._validation import FaultList, abbreviate, warn
+from graphmatern.errors import GraphMaternWarning, UnknownNodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-__all__ = ["NodeNames", "index_of_names", "join_indexes"]
+__all__ = ["NodeNames", "end_names", "index_of_names", "join_indexes", "warn_of_lookalikes"]
 
 
 def index_of_names(names: Any) -> pd.Index[Any]:
@@ -72,6 +72,37 @@ def join_indexes(first: pd.Index[Any], second: pd.Index[Any]) -> pd.Index[Any]:
     if first.dtype != second.dtype:
         return pd.Index([*first, *second], dtype=object, tupleize_cols=False)
     return first.append(second)
+
+
+def end_names(column: Any, argument: str, faults: FaultList) -> pd.Index[Any] | None:
+    """Return one column of node names, without missing ones."""
+    if column is None:  # noted already
+        return None
+    try:
+        index = index_of_names(column)
+    except TypeError as error:
+        faults.add(argument, "must hold hashable node names", str(error), "Use strings or numbers.")
+        return None
+    missing = np.asarray(pd.isna(index), dtype=bool)
+    if missing.any():
+        received = f"missing names in rows {abbreviate(np.flatnonzero(missing))}"
+        faults.add(argument, "must name a node in every row", received, "Fill in or remove these rows.")
+        return None
+    return index
+
+
+def warn_of_lookalikes(names: pd.Index[Any]) -> None:
+    """Warn of different names that read the same: 2 and "2", "B" and "B "."""
+    if names.dtype.kind in "iufb":
+        return
+    text = pd.Series([str(name).strip() for name in names])
+    twins = text.duplicated(keep=False).to_numpy()
+    if twins.any():
+        warn(
+            f"nodes with different names that read the same: {abbreviate(names[twins])}. "
+            "Give each node one spelling and one type",
+            GraphMaternWarning,
+        )
 
 
 class NodeNames:

@@ -1,12 +1,12 @@
 """Files: written whole or not at all, model files without code in them, graphs and tables of many formats."""
 
-from graphmatern.graph._table_files import read_table
 from graphmatern.io._atomic import check_target, replacing
 from graphmatern.io._container import read_container, write_container
 from graphmatern.io._graph_files import GraphReading, read_graph
 from graphmatern.io._outputs import check_output, write_node_table
-from graphmatern.io._value_files import ValueColumns, ValueReading, insert_sensors, read_values
+from graphmatern.io._value_files import ValueReading, insert_sensors, read_values
 from graphmatern.io._values import Codec, pack, unpack
+from graphmatern.tables import ValueColumns, read_table
 
 __all__ = [
     "Codec",

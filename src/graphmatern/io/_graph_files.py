@@ -11,17 +11,20 @@ import pandas as pd
 from graphmatern._validation import FaultList, abbreviate
 from graphmatern.errors import GraphError
 from graphmatern.graph import Graph
-from graphmatern.graph._table_files import TABLE_SUFFIXES, existing_file, read_table, required_library
-from graphmatern.graph._tables import as_written
-from graphmatern.io._columns import (
-    EdgeColumns,
-    NameMatcher,
-    edge_roles,
-    node_column,
-    position_columns,
-)
 from graphmatern.io._matrices import read_matrix_market, read_npz
 from graphmatern.io._roads import end_names_and_places, line_lengths, parse_lines, read_geojson, read_wkt
+from graphmatern.tables import (
+    TABLE_SUFFIXES,
+    EdgeColumns,
+    NameMatcher,
+    as_written,
+    edge_roles,
+    existing_file,
+    node_column,
+    position_columns,
+    read_table,
+    required_library,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,7 +185,7 @@ def _node_table(
     nodes: pd.DataFrame, names: Any, faults: FaultList
 ) -> tuple[Any, pd.Series[Any], NDArray[np.float64] | None, list[str]]:
     """Column of names, the names, coordinates where known, and what was guessed."""
-    column, _ = node_column(nodes, NameMatcher(pd.Index(pd.unique(np.asarray(names, dtype=object)))))
+    column = node_column(nodes, NameMatcher(pd.Index(pd.unique(np.asarray(names, dtype=object)))))
     if column is None:
         received = f"columns {abbreviate(map(str, nodes.columns))}"
         remedy = "One column must hold the names that the edges use."
@@ -200,7 +203,7 @@ def _with_nodes(reading: GraphReading, nodes: pd.DataFrame, faults: FaultList) -
     """Arrange the table of nodes in the order of a graph that has its nodes already."""
     graph = reading.graph
     matcher = NameMatcher(graph.nodes)
-    column, _ = node_column(nodes, matcher)
+    column = node_column(nodes, matcher)
     codes = np.full(len(nodes), -1) if column is None else matcher.codes(nodes[column])
     order = np.full(graph.n_nodes, -1)
     order[codes[codes >= 0]] = np.flatnonzero(codes >= 0)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from graphmatern._validation import FaultList, abbreviate
 from graphmatern.errors import InputError
-from graphmatern.graph._table_files import check_archive
+from graphmatern.tables import check_archive
 
 if TYPE_CHECKING:
     from pathlib import Path

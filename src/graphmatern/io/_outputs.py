@@ -10,8 +10,8 @@ import numpy as np
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import InputError
-from graphmatern.graph._table_files import required_library
 from graphmatern.io._atomic import replacing
+from graphmatern.tables import required_library
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""Tables of edges: finding their columns."""
+"""Tables of edges: which columns hold what, as a caller says or as their names do."""
 
 from __future__ import annotations
 
@@ -9,31 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from graphmatern._validation import FaultList, abbreviate, warn
-from graphmatern.errors import GraphMaternWarning
-from graphmatern.graph._names import index_of_names
-from graphmatern.graph._table_files import read_table
+from graphmatern._validation import FaultList, abbreviate
+from graphmatern.tables.columns import end_pair
+from graphmatern.tables.files import read_table
+from graphmatern.tables.names import as_written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["as_written", "edge_columns", "end_names", "table_column", "warn_of_lookalikes"]
-
-_COLUMN_PAIRS = (("source", "target"), ("from", "to"), ("u", "v"), ("node1", "node2"))
-
-
-def as_written(columns: Sequence[Any]) -> list[Any]:
-    """Turn columns of text into whole numbers, if all of them are whole numbers as one would write them."""
-    numbers = []
-    for column in columns:
-        number = pd.to_numeric(column, errors="coerce")
-        if number.isna().any() or (number.abs() >= 2**53).any() or (number % 1 != 0).any():
-            return list(columns)
-        whole = number.astype(np.int64)
-        if (whole.astype(str) != column.astype(str)).any():  # "007", "1.0", "1e3"
-            return list(columns)
-        numbers.append(whole)
-    return numbers
+__all__ = ["edge_columns", "table_column"]
 
 
 def edge_columns(
@@ -92,11 +76,9 @@ def _end_columns(
 ) -> tuple[Any, Any]:
     """Names of the columns with the two ends of the edges."""
     used = [other for other in others if isinstance(other, str)]
-    if source is None and target is None:
-        for pair in _COLUMN_PAIRS:
-            if all(name in table.columns for name in pair):
-                return pair
     free = [name for name in table.columns if name not in used and name not in (source, target)]
+    if source is None and target is None and (pair := end_pair(free)) is not None:
+        return pair
     if (source is None) + (target is None) == len(free):
         rest = iter(free)
         source = next(rest) if source is None else source
@@ -125,34 +107,3 @@ def table_column(table: pd.DataFrame | None, name: Any, argument: str, faults: F
         faults.add(argument, "must name one column", f"{name!r}, which stands {count} times", "Rename them.")
         return None
     return table[name]
-
-
-def end_names(column: Any, argument: str, faults: FaultList) -> pd.Index[Any] | None:
-    """Return one column of node names, without missing ones."""
-    if column is None:  # noted already
-        return None
-    try:
-        index = index_of_names(column)
-    except TypeError as error:
-        faults.add(argument, "must hold hashable node names", str(error), "Use strings or numbers.")
-        return None
-    missing = np.asarray(pd.isna(index), dtype=bool)
-    if missing.any():
-        received = f"missing names in rows {abbreviate(np.flatnonzero(missing))}"
-        faults.add(argument, "must name a node in every row", received, "Fill in or remove these rows.")
-        return None
-    return index
-
-
-def warn_of_lookalikes(names: pd.Index[Any]) -> None:
-    """Warn of different names that read the same: 2 and "2", "B" and "B "."""
-    if names.dtype.kind in "iufb":
-        return
-    text = pd.Series([str(name).strip() for name in names])
-    twins = text.duplicated(keep=False).to_numpy()
-    if twins.any():
-        warn(
-            f"nodes with different names that read the same: {abbreviate(names[twins])}. "
-            "Give each node one spelling and one type",
-            GraphMaternWarning,
-        )

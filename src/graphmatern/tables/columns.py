@@ -6,19 +6,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-
 from graphmatern._validation import FaultList, abbreviate
+from graphmatern.tables.numbers import is_numeric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
+    import pandas as pd
 
-    from graphmatern.graph import Graph
-
-__all__ = ["EdgeColumns", "NameMatcher", "edge_roles", "is_numeric", "node_column", "position_columns", "wanted_column"]
+__all__ = ["EdgeColumns", "by_name", "edge_roles", "end_pair", "position_columns", "wanted_column"]
 
 _ENDS = (
     ("source", "target"),
@@ -36,6 +32,7 @@ _WORDS = {
     "geometry": r"(^|[_\s])(geometry|geom|wkt|linestring)([_\s]|$)",
     "id": r"^(id|edge|edge_?id|road|road_?id|segment|segment_?id|link|link_?id|fid|osmid|name)$",
     "distance": r"(^|[_\s])(distance|dist|offset|position|metres|meters|km|at)([_\s(]|$)",
+    "road": r"(^|[_\s])(road|edge|segment|link|street)([_\s]|$)",
     "fraction": r"(^|[_\s])(fraction|share|relative)([_\s]|$)",
 }
 
@@ -43,6 +40,17 @@ _WORDS = {
 def by_name(columns: Iterable[Any], role: str) -> list[Any]:
     """Columns whose name says that they have a role."""
     return [column for column in columns if re.search(_WORDS[role], str(column).strip().lower())]
+
+
+def _pairs(columns: Iterable[Any], known: Sequence[tuple[str, str]]) -> list[tuple[Any, Any]]:
+    """Pairs of columns whose names are a known pair, however they are capitalised; the best known first."""
+    lower = {str(column).strip().lower(): column for column in columns}
+    return [(lower[one], lower[other]) for one, other in known if one in lower and other in lower]
+
+
+def end_pair(columns: Iterable[Any]) -> tuple[Any, Any] | None:
+    """Columns whose names say that they hold the two ends of edges."""
+    return next(iter(_pairs(columns, _ENDS)), None)
 
 
 @dataclass
@@ -99,11 +107,8 @@ def edge_roles(
     """
     roles = EdgeColumns(**{role: wanted_column(table, name, role, faults) for role, name in given.items()})
     free = [column for column in table.columns if column not in roles.used()]
-    if roles.source is None and roles.target is None:
-        lower = {str(column).strip().lower(): column for column in free}
-        pair = next((pair for pair in _ENDS if all(end in lower for end in pair)), None)
-        if pair is not None:
-            roles.source, roles.target = (lower[end] for end in pair)
+    if roles.source is None and roles.target is None and (pair := end_pair(free)) is not None:
+        roles.source, roles.target = pair
     if roles.geometry is None:
         roles.geometry = _only(by_name(_free(table, roles), "geometry"))
     if roles.length is None and roles.weight is None:
@@ -135,75 +140,11 @@ def _only(columns: Sequence[Any]) -> Any:
     return columns[0] if columns else None
 
 
-def is_numeric(column: pd.Series[Any]) -> bool:
-    """Whether every entry that is there reads as a number, and there is one."""
-    known = column.dropna()
-    if len(known) == 0 or known.dtype == bool:
-        return False
-    if pd.api.types.is_numeric_dtype(known.dtype):
-        return True
-    if any(isinstance(item, bool | np.bool_) for item in known):
-        return False
-    return bool(pd.to_numeric(known.astype(str), errors="coerce").notna().all())
-
-
 def _numeric(table: pd.DataFrame, columns: Sequence[Any]) -> list[Any]:
     return [column for column in columns if is_numeric(table[column])]
 
 
-def position_columns(table: pd.DataFrame) -> tuple[Any, ...] | None:
+def position_columns(table: pd.DataFrame) -> tuple[Any, Any] | None:
     """Columns of coordinates, found by their names."""
-    lower = {str(column).strip().lower(): column for column in table.columns}
-    for pair in _PLACES:
-        if all(name in lower and is_numeric(table[lower[name]]) for name in pair):
-            return tuple(lower[name] for name in pair)
-    return None
-
-
-class NameMatcher:
-    """Looks names up by how they read: 7, 7.0 and "7" are one name, unless the graph has several of these.
-
-    Parameters
-    ----------
-    names : pandas.Index
-        What there is.
-    """
-
-    def __init__(self, names: pd.Index[Any]) -> None:
-        self._texts = pd.Index([as_text(name) for name in names], dtype=object)
-        self._names = names
-        self._is_clear = not self._texts.has_duplicates
-
-    def codes(self, column: Iterable[Any]) -> NDArray[np.int64]:
-        """Positions of names, −1 where there is none; shape (n_entries,)."""
-        entries = list(column)
-        if self._is_clear:
-            texts = pd.Index([as_text(entry) for entry in entries], dtype=object)
-            return np.asarray(self._texts.get_indexer(texts), dtype=np.int64)
-        exact = {name: place for place, name in enumerate(self._names)}
-        return np.array([exact.get(entry, -1) for entry in entries], dtype=np.int64)
-
-
-def as_text(entry: Any) -> str:
-    """How a name reads; a whole number without a decimal point."""
-    if isinstance(entry, float | np.floating) and np.isfinite(entry) and float(entry).is_integer():
-        return str(int(entry))
-    return str(entry).strip()
-
-
-def node_column(table: pd.DataFrame, matcher: NameMatcher, taken: Sequence[Any] = ()) -> tuple[Any, float]:
-    """Column most of whose entries are names, and the share of those; the first of equals."""
-    best, share = None, 0.0
-    for column in table.columns:
-        if column in taken:
-            continue
-        known = table[column].dropna()
-        found = float((matcher.codes(known) >= 0).mean()) if len(known) else 0.0
-        if found > share:
-            best, share = column, found
-    return best, share
-
-
-def edge_column(table: pd.DataFrame, graph: Graph) -> tuple[Any, float]:
-    """Column most of whose entries are ids of edges, and the share of those."""
-    return node_column(table, NameMatcher(graph._rows.identifiers))
+    pairs = _pairs(table.columns, _PLACES)
+    return next((pair for pair in pairs if all(is_numeric(table[name]) for name in pair)), None)
