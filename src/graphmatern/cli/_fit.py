@@ -13,7 +13,7 @@ from graphmatern.cli._predict import check_wishes, is_classifier, write_outputs
 from graphmatern.cli._reading import limited_threads, load_graph
 from graphmatern.errors import InputError, TableError
 from graphmatern.io import check_output, read_values
-from graphmatern.tables import is_numeric, wanted_column
+from graphmatern.tables import read_numbers, wanted_column
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,12 +146,9 @@ def _covariates(reading: GraphReading, data: ValueReading, names: str) -> pd.Dat
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     chosen = [wanted_column(reading.nodes, name, "covariates", faults) for name in wanted]
     faults.raise_if_any()
-    for column in chosen:
-        entries = reading.nodes[column]
-        if entries.isna().any() or not is_numeric(entries):
-            faults.add("covariates", "must be numbers at every node", f"column {str(column)!r}", "Fill in its gaps.")
+    rule, remedy = "must hold numbers at every node, to be a covariate", "Correct or fill in these cells."
+    numbers = {str(column): read_numbers(reading.nodes[column], rule, faults, remedy=remedy) for column in chosen}
     faults.raise_if_any()
-    numbers = {str(column): pd.to_numeric(reading.nodes[column]).to_numpy(dtype=np.float64) for column in chosen}
     return pd.DataFrame(numbers, index=data.graph.nodes)
 
 

@@ -255,7 +255,8 @@ def parts_from_edges(
     """Validate an edge list and merge it; see `Graph.from_edges` for the parameters."""
     check_choice("parallel", parallel, PARALLEL_RULES, GraphError)
     faults = FaultList("no graph was made", GraphError)
-    table, first, second = edge_columns(edges, source, target, [weight, length, id, geometry], faults)
+    others = {"weight": weight, "length": length, "id": id, "geometry": geometry}
+    table, first, second = edge_columns(edges, source, target, others, faults)
     ends = end_names(first, "source", faults), end_names(second, "target", faults)
     n_rows = 0 if ends[0] is None else len(ends[0])
     if weight is not None and length is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +22,10 @@ from graphmatern.tables import (
     existing_file,
     node_column,
     position_columns,
+    read_numbers,
     read_table,
     required_library,
+    uses_decimal_commas,
 )
 
 if TYPE_CHECKING:
@@ -98,10 +100,11 @@ def read_graph(
     file = existing_file(path, _KINDS)
     faults = FaultList(f"{file.name} was not read", GraphError)
     suffix = file.suffix.lower()
-    table = None if nodes is None else read_table(nodes)
+    notes: list[str] = []
+    table = None if nodes is None else read_table(nodes, notes=notes)
     given = {"source": source, "target": target, "weight": weight, "length": length, "id": id, "geometry": geometry}
     if suffix in TABLE_SUFFIXES:
-        reading = _from_table(read_table(file), given, table, parallel, faults)
+        reading = _from_table(read_table(file, notes=notes), given, table, parallel, faults)
     elif suffix == ".graphml":
         reading = _from_graphml(file, given, parallel, faults)
     elif suffix in {".geojson", ".json"}:
@@ -121,6 +124,7 @@ def read_graph(
         raise faults.raise_now("file", f"must end in {', '.join(_SUFFIXES)}", repr(file.name), "Convert it first.")
     if table is not None and reading.nodes is None:
         reading = _with_nodes(reading, table, faults)
+    reading.notes += notes
     return reading
 
 
@@ -131,6 +135,22 @@ def _describe(roles: EdgeColumns) -> str:
         if column is not None:
             text += f", {role} {str(column)!r}"
     return text + ("" if roles.length is not None or roles.weight is not None else ", all of weight 1")
+
+
+def _edge_options(table: pd.DataFrame, roles: EdgeColumns, faults: FaultList) -> dict[str, Any]:
+    """Weights, lengths and ids as `Graph.from_edges` takes them; what is wrong with the numbers is noted."""
+    found: dict[str, Any] = {"weight": None, "length": None, "id": None if roles.id is None else table[roles.id]}
+    for role, column in (("weight", roles.weight), ("length", roles.length)):
+        if column is not None:
+            above = role == "length"
+            rule = f"must hold {role}s {'above' if above else 'of at least'} 0"
+            remedy = (
+                f"Correct these cells; if the column is something else, rename it, or name the right one: --{role}."
+            )
+            found[role] = read_numbers(table[column], rule, faults, remedy=remedy, minimum=0.0, above=above)
+            if uses_decimal_commas(table[column]):
+                roles.notes.append(f"decimal commas in {str(column)!r}")
+    return found
 
 
 # ---------------------------------------------------------------------- edge lists
@@ -155,10 +175,11 @@ def _from_table(
         if end.isna().any():
             received = f"empty cells in rows {abbreviate(np.flatnonzero(end.isna()))}"
             faults.add(option, "must name a node in every row", received, "Fill in or remove these rows.")
+    options = _edge_options(table, roles, faults) | {
+        "geometry": None if roles.geometry is None else table[roles.geometry]
+    }
     faults.raise_if_any()
     notes = [_describe(roles), *roles.notes]
-    options: dict[str, Any] = {role: getattr(roles, role) for role in ("weight", "length", "id", "geometry")}
-    options = {role: None if column is None else table[column] for role, column in options.items()}
     if roles.id is not None and all(isinstance(item, str) for item in options["id"]):
         options["id"] = as_written([options["id"]])[0]
     if nodes is None:
@@ -191,12 +212,19 @@ def _node_table(
         remedy = "One column must hold the names that the edges use."
         raise faults.raise_now("nodes", "must have a column of node names", received, remedy)
     note = f"nodes from {str(column)!r}"
-    pair = position_columns(nodes.drop(columns=column))
-    places = None
-    if pair is not None:
-        places = np.column_stack([pd.to_numeric(nodes[name]).to_numpy(dtype=np.float64) for name in pair])
-        note += f", positions {str(pair[0])!r} and {str(pair[1])!r}"
-    return column, nodes[column], places, [note]
+    places, more = _positions(nodes.drop(columns=column), faults)
+    return column, nodes[column], places, [note + more]
+
+
+def _positions(nodes: pd.DataFrame, faults: FaultList) -> tuple[NDArray[np.float64] | None, str]:
+    """Coordinates of nodes, where columns are called so, and words for them."""
+    pair = position_columns(nodes)
+    if pair is None:
+        return None, ""
+    remedy = "Correct these cells; if the columns are something else, rename them."
+    places = [read_numbers(nodes[name], "must hold coordinates of every node", faults, remedy=remedy) for name in pair]
+    faults.raise_if_any()
+    return np.column_stack(places), f", positions {str(pair[0])!r} and {str(pair[1])!r}"
 
 
 def _with_nodes(reading: GraphReading, nodes: pd.DataFrame, faults: FaultList) -> GraphReading:
@@ -210,7 +238,13 @@ def _with_nodes(reading: GraphReading, nodes: pd.DataFrame, faults: FaultList) -
     if (order < 0).any():
         absent = abbreviate(graph.nodes[order < 0])
         raise faults.raise_now("nodes", "must have a row for every node", f"nothing for {absent}", "Add these rows.")
-    return GraphReading(graph, [*reading.notes, f"nodes from {str(column)!r}"], nodes.iloc[order].drop(columns=column))
+    table = nodes.iloc[order].drop(columns=column)
+    note = f"nodes from {str(column)!r}"
+    if graph.positions is None:
+        places, more = _positions(table, faults)
+        note += more
+        graph = graph if places is None else Graph._from_parts(replace(graph._parts, positions=places))
+    return GraphReading(graph, [*reading.notes, note], table)
 
 
 # ---------------------------------------------------------------------- lines, matrices, GraphML
@@ -225,10 +259,8 @@ def _from_lines(
     table = properties.reset_index(drop=True) if len(properties) else pd.DataFrame(index=range(len(lines)))
     roles = edge_roles(table, {**given, "geometry": None}, faults, guess_ends=False)
     faults.raise_if_any()
-    options: dict[str, Any] = {
-        role: None if getattr(roles, role) is None else table[getattr(roles, role)]
-        for role in ("weight", "length", "id")
-    }
+    options = _edge_options(table, roles, faults)
+    faults.raise_if_any()
     notes = []
     first, second, places = end_names_and_places(lines)
     if roles.source is not None and roles.target is not None:
@@ -273,16 +305,13 @@ def _from_graphml(path: Path, given: dict[str, str | None], parallel: str, fault
     attributes = pd.DataFrame([data for *_, data in found.edges(data=True)])
     roles = edge_roles(attributes, {**given, "source": None, "target": None, "id": None}, faults, guess_ends=False)
     faults.raise_if_any()
-    complete = {role: getattr(roles, role) for role in ("length", "weight")}
-    for role, attribute in complete.items():
-        if attribute is not None and attributes[attribute].isna().any() and given[role] is None:
-            complete[role] = None
-    used = [f"{role} {name!r}" for role, name in {**complete, "geometry": roles.geometry}.items() if name is not None]
-    notes.append(", ".join(used) if used else "edges without lengths or weights, all of weight 1")
+    names = {role: getattr(roles, role) for role in ("length", "weight", "geometry")}
+    used = [f"{role} {name!r}" for role, name in names.items() if name is not None]
+    notes += [", ".join(used) if used else "edges without lengths or weights, all of weight 1", *roles.notes]
     graph = Graph.from_networkx(
         found,
-        weight=None if complete["length"] is not None else complete["weight"],
-        length=complete["length"],
+        weight=roles.weight,
+        length=roles.length,
         geometry=roles.geometry,
         parallel=parallel,  # type: ignore[arg-type]
     )

@@ -16,15 +16,17 @@ from graphmatern.tables import (
     PointColumns,
     ValueColumns,
     as_written,
-    is_fractional,
+    looks_like_numbers,
     node_column,
     point_columns,
+    read_numbers,
     read_table,
+    to_numbers,
+    unused_columns,
+    uses_decimal_commas,
     value_column,
     wanted_column,
 )
-from graphmatern.tables.numbers import share_of_numbers, to_numbers
-from graphmatern.tables.values import NEARLY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +102,8 @@ def read_values(
     ValueReading
     """
     columns = columns or ValueColumns()
-    table = read_table(path, TableError)
+    said: list[str] = []
+    table = read_table(path, TableError, said)
     faults = FaultList(f"{getattr(path, 'name', path)} was not read", TableError)
     if len(table) == 0:
         raise faults.raise_now("file", "must have rows", "a header alone", "Each row is a value at a node.")
@@ -125,14 +128,23 @@ def read_values(
     elif unknown.any():
         graph._parts.names.note_unknown(list(table[node][unknown].dropna().unique()) or ["(empty)"], str(node), faults)
         faults.raise_if_any()
-    found = _values(table[value], texts, str(value), faults)
+    notes += [*said, *unused_columns(table, [*used, value])]
+    found = _values(table[value], texts, faults)
+    if found.dtype == np.float64 and uses_decimal_commas(table[value]):
+        notes.append(f"decimal commas in {str(value)!r}")
     observed = ~pd.isna(found) & ~unknown
     if not observed.any():
         raise faults.raise_now(str(value), "must hold at least one value at a node", "none", "Fill in some cells.")
     empty = int((pd.isna(found) & ~unknown).sum())
     if empty:
         notes.append(f"{empty:,} empty values: not observed")
-    errors = None if noise is None else _standard_deviations(table[noise][observed], str(noise), faults)
+    errors = None
+    if noise is not None:
+        rule = "must hold positive standard deviations where there are values"
+        at_values = table[noise].where(observed, 1.0)
+        remedy = "Correct these cells."
+        errors = read_numbers(at_values, rule, faults, remedy=remedy, minimum=0.0, above=True)[observed]
+        faults.raise_if_any()
     return ValueReading(graph, codes[observed], found[observed], errors, str(value), notes)
 
 
@@ -149,29 +161,18 @@ def _at_nodes(
     return node, matcher.codes(table[node]), f"nodes from {str(node)!r}"
 
 
-def _values(column: pd.Series[Any], texts: bool | None, name: str, faults: FaultList) -> NDArray[Any]:
+def _values(column: pd.Series[Any], texts: bool | None, faults: FaultList) -> NDArray[Any]:
     """Numbers, or names of classes; missing ones are NaN."""
-    share = share_of_numbers(column)
-    if texts or (texts is None and share < NEARLY):
+    if texts or (texts is None and not looks_like_numbers(column)):
         found = np.empty(len(column), dtype=object)
         found[:] = [np.nan if missing else str(item) for item, missing in zip(column, column.isna(), strict=True)]
         return found
-    numbers = to_numbers(column)
-    bad = (np.isnan(numbers) & column.notna().to_numpy()) | (np.abs(numbers) > _LARGEST)
-    if bad.any():
-        rows = [f"{item!r:.40} in row {row + 1}" for row, item in zip(np.flatnonzero(bad), column[bad], strict=True)]
-        received = ", ".join(rows[:3]) + ("" if len(rows) <= 3 else f", ... ({len(rows)} in all)")
-        remedy = "Correct these cells, or empty them: empty means not observed."
-        raise faults.raise_now(name, f"must hold numbers of at most {_LARGEST:g}", received, remedy)
-    return numbers
-
-
-def _standard_deviations(column: pd.Series[Any], name: str, faults: FaultList) -> NDArray[np.float64]:
-    numbers = to_numbers(column)
-    bad = ~(np.isfinite(numbers) & (numbers > 0))
-    if bad.any():
-        received = f"others in rows {abbreviate(np.flatnonzero(bad))}"
-        raise faults.raise_now(name, "must hold positive standard deviations", received, "Correct these cells.")
+    remedy = (
+        "Correct these cells, or empty them: empty means not observed. Names of classes need --task classification."
+    )
+    rule = f"must hold numbers of at most {_LARGEST:g}"
+    numbers = read_numbers(column, rule, faults, remedy=remedy, largest=_LARGEST, missing=True)
+    faults.raise_if_any()
     return numbers
 
 
@@ -187,7 +188,9 @@ def _on_edges(
     road, place, is_distance = points
     rows = graph._rows
     edge = _roads(graph).codes(table[road])
-    along = to_numbers(table[place])
+    along = read_numbers(
+        table[place], "must say where on its road each point lies", faults, remedy="Correct these cells."
+    )
     if (edge < 0).any():
         unknown = abbreviate(table[road][edge < 0].astype(str).unique())
         remedy = f"Roads are called {abbreviate(rows.identifiers[:3], len(rows))}."
@@ -195,6 +198,7 @@ def _on_edges(
     if is_distance and rows.length is None:
         remedy = "Give the graph a column of lengths, or use --fraction."
         raise faults.raise_now(str(place), "needs roads with lengths", "a graph without", remedy)
+    faults.raise_if_any()
     whole = np.asarray(rows.length)[edge] if is_distance else np.ones(len(table))
     codes = np.where(along == 0, rows.source[edge], np.where(along == whole, rows.target[edge], -1))
     inside = codes < 0
@@ -222,7 +226,7 @@ def _point_names(
     point = new.groupby(["road", "along"], sort=False).ngroup()
     for column in table.columns:
         entries = table[column]
-        if column in taken or entries.isna().any() or is_fractional(entries):
+        if column in taken or entries.isna().any() or (to_numbers(entries) % 1 > 0).any():  # decimals make poor names
             continue
         different = entries.astype(str)
         one_each = different.groupby(point).nunique().max() == 1 and different.nunique() == len(unique)
@@ -251,7 +255,8 @@ def insert_sensors(path: str | Path, graph: Graph, columns: ValueColumns | None 
         What was guessed, in words.
     """
     columns = columns or ValueColumns()
-    table = read_table(path, TableError)
+    notes: list[str] = []
+    table = read_table(path, TableError, notes)
     faults = FaultList(f"{getattr(path, 'name', path)} was not read", TableError)
     points = point_columns(table, _roads(graph), columns, [], faults)
     if points is None:
@@ -259,4 +264,4 @@ def insert_sensors(path: str | Path, graph: Graph, columns: ValueColumns | None 
         remedy = "Name them: --road with --distance or --fraction."
         raise faults.raise_now("sensors", "must have columns of road ids and of distances", received, remedy)
     found, _, note = _on_edges(table, graph, points, faults)
-    return found, [f"sensors: {note}"]
+    return found, [f"sensors: {note}", *notes]

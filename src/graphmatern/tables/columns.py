@@ -1,20 +1,37 @@
-"""Finding out what the columns of a table mean, by their names and their entries."""
+"""Finding out what the columns of a table mean, by their names and their entries.
+
+A column whose name says what it holds is used, or what is wrong with it is told; it is not passed over.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphmatern._validation import FaultList, abbreviate
-from graphmatern.tables.numbers import is_numeric
+from graphmatern.tables.numbers import is_numeric, looks_like_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
-__all__ = ["EdgeColumns", "by_name", "edge_roles", "end_pair", "position_columns", "wanted_column"]
+    from graphmatern.tables.names import NameMatcher
+
+__all__ = [
+    "EdgeColumns",
+    "PointColumns",
+    "ValueColumns",
+    "by_name",
+    "edge_roles",
+    "end_pair",
+    "point_columns",
+    "position_columns",
+    "unused_columns",
+    "value_column",
+    "wanted_column",
+]
 
 _ENDS = (
     ("source", "target"),
@@ -34,6 +51,15 @@ _WORDS = {
     "distance": r"(^|[_\s])(distance|dist|offset|position|metres|meters|km|at)([_\s(]|$)",
     "road": r"(^|[_\s])(road|edge|segment|link|street)([_\s]|$)",
     "fraction": r"(^|[_\s])(fraction|share|relative)([_\s]|$)",
+    "noise": r"(^|[_\s])(sd|std|stdev|stderr|sigma|standard[_\s](deviation|error))([_\s(]|$)",
+    "exposure": r"^(exposure|exposures|population)$",
+    "time": r"^(time|timestamp|date|datetime|day|week|month|year|hour)$",
+}
+# What columns beside the values mean, and what is said where they are not used.
+_BESIDE = {
+    "noise": "--noise-std {column} takes it for the standard deviations of the values' errors",
+    "exposure": "exposures are given to `fit` from Python",
+    "time": "values of all times are taken together",
 }
 
 
@@ -110,17 +136,11 @@ def edge_roles(
     if roles.source is None and roles.target is None and (pair := end_pair(free)) is not None:
         roles.source, roles.target = pair
     if roles.geometry is None:
-        roles.geometry = _only(by_name(_free(table, roles), "geometry"))
+        roles.geometry = next(iter(by_name(_free(table, roles), "geometry")), None)
     if roles.length is None and roles.weight is None:
-        roles.length = _only(_numeric(table, by_name(_free(table, roles), "length")))
-        weight = _only(_numeric(table, by_name(_free(table, roles), "weight")))
-        if roles.length is None:
-            roles.weight = weight
-        elif weight is not None:
-            roles.notes.append(f"column {str(weight)!r} is not used: weights follow from lengths")
+        _find_weighting(table, roles)
     if roles.id is None:
-        candidates = by_name(_free(table, roles), "id")
-        roles.id = _only([c for c in candidates if not (table[c].isna().any() or table[c].duplicated().any())])
+        _find_id(table, roles)
     rest = _free(table, roles)
     missing = [end for end in ("source", "target") if getattr(roles, end) is None]
     if guess_ends and (roles.geometry is None or len(missing) == 1):
@@ -131,20 +151,131 @@ def edge_roles(
     return roles
 
 
+def _find_weighting(table: pd.DataFrame, roles: EdgeColumns) -> None:
+    """Find the column of lengths, or else of weights; the others that are called so are noted."""
+    roles.length = _of_numbers(table, by_name(_free(table, roles), "length"))
+    if roles.length is None:
+        roles.weight = _of_numbers(table, by_name(_free(table, roles), "weight"))
+    used = roles.weight if roles.length is None else roles.length
+    for column in [*by_name(_free(table, roles), "length"), *by_name(_free(table, roles), "weight")]:
+        reason = "it is empty" if table[column].isna().all() else f"weights follow from {str(used)!r}"
+        roles.notes.append(f"column {str(column)!r} is not used: {reason}")
+
+
+def _find_id(table: pd.DataFrame, roles: EdgeColumns) -> None:
+    """Find the column that names the edges; others that are called so but cannot are noted."""
+    for column in by_name(_free(table, roles), "id"):
+        if table[column].isna().any() or table[column].duplicated().any():
+            roles.notes.append(f"column {str(column)!r} does not name the edges: some entries are empty or repeated")
+        elif roles.id is None:
+            roles.id = column
+
+
 def _free(table: pd.DataFrame, roles: EdgeColumns) -> list[Any]:
     used = roles.used()
     return [column for column in table.columns if column not in used]
 
 
-def _only(columns: Sequence[Any]) -> Any:
-    return columns[0] if columns else None
-
-
-def _numeric(table: pd.DataFrame, columns: Sequence[Any]) -> list[Any]:
-    return [column for column in columns if is_numeric(table[column])]
+def _of_numbers(table: pd.DataFrame, columns: Iterable[Any]) -> Any:
+    """The first column of numbers; where there is none, the first that is not empty, for its faults to be told."""
+    known = [column for column in columns if table[column].notna().any()]
+    return next((column for column in known if is_numeric(table[column])), next(iter(known), None))
 
 
 def position_columns(table: pd.DataFrame) -> tuple[Any, Any] | None:
-    """Columns of coordinates, found by their names."""
+    """Columns of coordinates, found by their names; of several pairs, the first of numbers."""
     pairs = _pairs(table.columns, _PLACES)
-    return next((pair for pair in pairs if all(is_numeric(table[name]) for name in pair)), None)
+    numeric = (pair for pair in pairs if all(is_numeric(table[name]) for name in pair))
+    return next(numeric, next(iter(pairs), None))
+
+
+# ---------------------------------------------------------------------- values
+@dataclass(frozen=True)
+class ValueColumns:
+    """Columns that the caller named; the others are guessed.
+
+    Attributes
+    ----------
+    node, value, noise : str, optional
+        Node names, values, standard deviations of the values' errors.
+    road, distance, fraction : str, optional
+        For values at points on edges: the edge's id, and the distance from its source or the share of it.
+    """
+
+    node: str | None = None
+    value: str | None = None
+    noise: str | None = None
+    road: str | None = None
+    distance: str | None = None
+    fraction: str | None = None
+
+
+class PointColumns(NamedTuple):
+    """Columns that say where points lie: edge ids, and places along the edges, distances or shares of them."""
+
+    road: Any
+    along: Any
+    is_distance: bool
+
+
+def value_column(table: pd.DataFrame, used: list[Any], faults: FaultList) -> Any:
+    """The last column of numbers, or the only one left; one with another meaning only where there is nothing else."""
+    free = [column for column in table.columns if column not in used]
+    others = {*(position_columns(table) or ()), *(column for role in _BESIDE for column in by_name(free, role))}
+    rest = [column for column in free if column not in others] or free
+    for choice in ([c for c in rest if is_numeric(table[c])], [c for c in rest if looks_like_numbers(table[c])]):
+        if choice:
+            return choice[-1]
+    if len(rest) != 1:
+        received = f"columns {abbreviate(map(str, rest))}" if rest else "no other column"
+        raise faults.raise_now("file", "must have a column of values", received, "Name it with --value.")
+    return rest[0]
+
+
+def unused_columns(table: pd.DataFrame, used: list[Any]) -> list[str]:
+    """Say which columns have a name that means something beside values, and are not used."""
+    free = [column for column in table.columns if column not in used]
+    return [
+        f"column {str(column)!r} is not used: {words.format(column=column)}"
+        for role, words in _BESIDE.items()
+        for column in by_name(free, role)
+    ]
+
+
+def point_columns(
+    table: pd.DataFrame, roads: NameMatcher, columns: ValueColumns, taken: list[Any], faults: FaultList
+) -> PointColumns | None:
+    """Find the columns that place values on edges; None where values lie at nodes.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The table.
+    roads : NameMatcher
+        Ids of the edges.
+    columns : ValueColumns
+        What the caller named.
+    taken : list
+        Columns with another use.
+    faults : FaultList
+        Where faults are noted.
+    """
+    road = wanted_column(table, columns.road, "road", faults)
+    distance = wanted_column(table, columns.distance, "distance", faults)
+    fraction = wanted_column(table, columns.fraction, "fraction", faults)
+    faults.raise_if_any()
+    asked = columns.road is not None or columns.distance is not None or columns.fraction is not None
+    free = [column for column in table.columns if column not in (*taken, road, distance, fraction)]
+    if road is None:  # where most ids are known, the others are misspelt
+        road = next((column for column in by_name(free, "road") if roads.share(table[column]) > 0.5), None)
+    if distance is None and fraction is None:
+        rest = [column for column in free if column != road]
+        distance = _of_numbers(table, by_name(rest, "distance"))
+        fraction = None if distance is not None else _of_numbers(table, by_name(rest, "fraction"))
+    if road is None or (distance is None and fraction is None):
+        if asked:
+            received = f"columns {abbreviate(map(str, table.columns))}"
+            remedy = "Name both: --road with --distance or --fraction."
+            raise faults.raise_now("file", "must have columns of road ids and of distances", received, remedy)
+        return None
+    return PointColumns(road, fraction if distance is None else distance, distance is not None)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from graphmatern._validation import FaultList, abbreviate
-from graphmatern.tables.columns import end_pair
+from graphmatern._validation import FaultList, abbreviate, warn
+from graphmatern.errors import EdgeWarning
+from graphmatern.tables.columns import by_name, end_pair
 from graphmatern.tables.files import read_table
 from graphmatern.tables.names import as_written
+from graphmatern.tables.numbers import to_numbers, uses_decimal_commas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +23,7 @@ __all__ = ["edge_columns", "table_column"]
 
 
 def edge_columns(
-    edges: Any, source: Any, target: Any, others: Sequence[Any], faults: FaultList
+    edges: Any, source: Any, target: Any, others: Mapping[str, Any], faults: FaultList
 ) -> tuple[pd.DataFrame | None, Any, Any]:
     """Return the table (if there is one) and the two columns of node names.
 
@@ -31,8 +33,8 @@ def edge_columns(
         What the caller passed.
     source, target : hashable, optional
         Columns the caller named.
-    others : sequence
-        Names of columns with another use, which hold no node names.
+    others : mapping
+        What the caller gave for weight, length, id and geometry: columns, or their names.
     faults : FaultList
         Where faults are noted.
     """
@@ -45,7 +47,10 @@ def edge_columns(
         except ValueError as error:
             raise faults.raise_now("edges", "must have columns of equal length", str(error), "Check it.") from None
     if isinstance(edges, pd.DataFrame):
-        names = _end_columns(edges, source, target, others, faults)
+        used = [name for name in others.values() if isinstance(name, str)]
+        names = _end_columns(edges, source, target, used, faults)
+        if others["weight"] is None and others["length"] is None:
+            _warn_of_unused(edges, [*names, *used])
         columns = [
             table_column(edges, name, end, faults) for name, end in zip(names, ("source", "target"), strict=True)
         ]
@@ -72,10 +77,9 @@ def edge_columns(
 
 
 def _end_columns(
-    table: pd.DataFrame, source: Any, target: Any, others: Sequence[Any], faults: FaultList
+    table: pd.DataFrame, source: Any, target: Any, used: Sequence[str], faults: FaultList
 ) -> tuple[Any, Any]:
     """Names of the columns with the two ends of the edges."""
-    used = [other for other in others if isinstance(other, str)]
     free = [name for name in table.columns if name not in used and name not in (source, target)]
     if source is None and target is None and (pair := end_pair(free)) is not None:
         return pair
@@ -94,6 +98,18 @@ def _end_columns(
     return source, target
 
 
+def _warn_of_unused(table: pd.DataFrame, used: Sequence[Any]) -> None:
+    """Warn of columns that are called as lengths or weights would be, where neither are named."""
+    free = [name for name in table.columns if name not in used]
+    for role in ("length", "weight"):
+        if columns := by_name(free, role):
+            warn(
+                f"the column {str(columns[0])!r} of `edges` is not used, and all edges have weight 1; pass "
+                f"{role}={columns[0]!r} to use it, or drop it",
+                EdgeWarning,
+            )
+
+
 def table_column(table: pd.DataFrame | None, name: Any, argument: str, faults: FaultList) -> Any:
     """Return a column by its name, or an array that was passed instead of a name."""
     if name is None or not isinstance(name, str | int | np.integer | tuple):
@@ -106,4 +122,7 @@ def table_column(table: pd.DataFrame | None, name: Any, argument: str, faults: F
     if count > 1:
         faults.add(argument, "must name one column", f"{name!r}, which stands {count} times", "Rename them.")
         return None
-    return table[name]
+    column = table[name]
+    if argument in ("weight", "length") and isinstance(column, pd.Series) and uses_decimal_commas(column):
+        return to_numbers(column)
+    return column

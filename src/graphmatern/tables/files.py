@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from graphmatern._validation import FaultList, abbreviate
-from graphmatern.errors import DataNotFoundError, GraphError, InputError, MissingLibraryError
+from graphmatern._validation import FaultList, abbreviate, warn
+from graphmatern.errors import DataNotFoundError, GraphError, GraphMaternWarning, InputError, MissingLibraryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ def required_library(name: str, purpose: str) -> Any:
         ) from None
 
 
-def read_table(path: str | Path, error: type[InputError] = GraphError) -> pd.DataFrame:
+def read_table(path: str | Path, error: type[InputError] = GraphError, notes: list[str] | None = None) -> pd.DataFrame:
     """Read a table, its format chosen by its suffix.
 
     Cells of CSV, TSV and Excel files are text, without surrounding blanks; only empty ones are missing.
@@ -67,9 +67,12 @@ def read_table(path: str | Path, error: type[InputError] = GraphError) -> pd.Dat
     Parameters
     ----------
     path : str or Path
-        CSV (separated by commas, semicolons or tabs), TSV, Parquet or Excel file, encoded in UTF-8.
+        CSV (separated by commas, semicolons or tabs), TSV, Parquet or Excel file. Text is encoded in UTF-8, or else
+        taken for Windows-1252 (Latin-1).
     error : type of InputError
         The exception to raise where the file cannot be read.
+    notes : list of str, optional
+        Where to say what was guessed; a warning says it by default.
 
     Returns
     -------
@@ -78,17 +81,21 @@ def read_table(path: str | Path, error: type[InputError] = GraphError) -> pd.Dat
     """
     file = existing_file(path, "CSV, TSV, Parquet or Excel")
     faults = FaultList(f"{file.name} was not read", error)
+    said = [] if notes is None else notes
     suffix = file.suffix.lower()
     if suffix in {".parquet", ".pq"}:
         table = _read_parquet(file, faults)
     elif suffix in {".xlsx", ".xlsm"}:
         table = _read_excel(file, faults)
     elif suffix in TABLE_SUFFIXES:
-        table = _read_text(file, faults)
+        table = _read_text(file, faults, said)
     else:
         rule = f"must end in {', '.join(TABLE_SUFFIXES)}"
         raise faults.raise_now("file", rule, f"{file.name!r}", "Save the table in one of these formats.")
     _check_header(list(table.columns), faults)
+    if notes is None:
+        for note in said:
+            warn(note, GraphMaternWarning)
     return table
 
 
@@ -106,40 +113,52 @@ def _first_words(error: BaseException) -> str:
     return text.splitlines()[0][:200].rstrip(".") if text else "an empty or unreadable file"
 
 
-def _read_text(path: Path, faults: FaultList) -> pd.DataFrame:
-    remedy = "Check that it has a header, one row per line with as many fields, and is encoded in UTF-8."
+def _read_text(path: Path, faults: FaultList, notes: list[str]) -> pd.DataFrame:
+    remedy = "Check that it has a header, and one row per line with as many fields."
     with path.open("rb") as file:
         head = file.read(_HEAD)
-    header, separator = _header(head, path.suffix.lower(), faults)
-    _check_header([name.strip() for name in header if name.strip()], faults)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            # Text: a node may be called "NA" or "007", and both ends of an edge must be read alike.
-            table = pd.read_csv(
-                path,
-                sep=separator,
-                dtype=str,
-                keep_default_na=False,
-                na_values=[""],
-                index_col=False,
-                compression=None,
-                encoding="utf-8",
-            )
-    except (ValueError, OSError, OverflowError, pd.errors.ParserWarning) as error:
-        raise faults.raise_now("file", _READABLE, _first_words(error), remedy) from None
+    for encoding in ("utf-8-sig",) if head.startswith(b"\xef\xbb\xbf") else ("utf-8", "cp1252"):
+        header, separator = _header(head, encoding, path.suffix.lower(), faults)
+        _check_header([name.strip() for name in header if name.strip()], faults)
+        try:
+            table = _parse_text(path, separator, encoding)
+        except UnicodeDecodeError:
+            continue
+        except (ValueError, OSError, OverflowError, pd.errors.ParserWarning) as error:
+            raise faults.raise_now("file", _READABLE, _first_words(error), remedy) from None
+        if encoding == "cp1252":
+            notes.append(f"{path.name} is not encoded in UTF-8; it was read as Windows-1252 (Latin-1)")
+        return table
+    received = "bytes that are neither UTF-8 nor Windows-1252"
+    raise faults.raise_now("file", _READABLE, received, "Save it as UTF-8.")
+
+
+def _parse_text(path: Path, separator: str, encoding: str) -> pd.DataFrame:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        # Text: a node may be called "NA" or "007", and both ends of an edge must be read alike.
+        table = pd.read_csv(
+            path,
+            sep=separator,
+            dtype=str,
+            keep_default_na=False,
+            na_values=[""],
+            index_col=False,
+            compression=None,
+            encoding=encoding,
+        )
     table.columns = [str(name).strip() for name in table.columns]
     stripped: pd.DataFrame = table.apply(lambda column: column.str.strip()).replace("", np.nan)
     return stripped
 
 
-def _header(head: bytes, suffix: str, faults: FaultList) -> tuple[list[str], str]:
+def _header(head: bytes, encoding: str, suffix: str, faults: FaultList) -> tuple[list[str], str]:
     """Column names of a text, and its separator."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise faults.raise_now("file", _READABLE, "text encoded in UTF-16", "Save it as UTF-8.")
     if b"\0" in head:
         raise faults.raise_now("file", _READABLE, "bytes that are not text", "Give a CSV, TSV, Parquet or Excel file.")
-    text = head.decode("utf-8-sig", errors="replace").lstrip("\r\n")
+    text = head.decode(encoding, errors="replace").lstrip("\r\n")
     if not text.strip():
         raise faults.raise_now("file", _READABLE, "an empty file", "It needs a header and rows.")
     line = text.splitlines()[0]
