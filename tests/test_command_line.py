@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import re
@@ -18,6 +20,7 @@ from typer.testing import CliRunner
 
 import graphmatern as gm
 from graphmatern.cli._app import app
+from graphmatern.cli._console import Console
 from graphmatern.cli._help import EXAMPLES
 
 DATA = Path(os.environ.get("GRAPHMATERN_DATA", "."))
@@ -109,6 +112,57 @@ def test_options_reach_the_model(city: Path) -> None:
         if "--holdout" in options:
             assert found["holdout"]["values"] == 7
             assert found["holdout"]["rmse"] > 0
+
+
+def no_constants(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
+
+
+def test_values_held_out_are_scored_by_the_model(city: Path) -> None:
+    counts = np.random.default_rng(1).poisson(3.0, 60)
+    table = pd.DataFrame({"node": range(60), "count": counts})
+    graph = gm.Graph.from_edges(pd.read_csv(city / "roads.csv"), length="length", id="road")
+    table = table[table["node"].isin(graph.nodes)]
+    table.to_csv(city / "counts.csv", index=False)
+    fixed = ["--nu", "1.5", "--lengthscale", "3", "--likelihood", "poisson", "--holdout", "0.3"]
+    result = run("fit", city / "roads.csv", city / "counts.csv", *fixed, "--out", city / "m.gm", "--json")
+    assert result.exit_code == 0, result.output
+    rows = np.random.default_rng(0).permutation(len(table))[: round(0.3 * len(table))]
+    held = table.iloc[np.sort(rows)]
+    expected = gm.load(city / "m.gm").evaluate(held["node"].tolist(), held["count"].to_numpy(float))
+    found = json.loads(result.stdout)["holdout"]
+    assert found.pop("values") == len(held)
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_classes_held_out_are_scored_by_their_probabilities(city: Path) -> None:
+    table = pd.DataFrame({"node": range(40), "side": ["east"] * 20 + ["west"] * 19 + ["alone"]})
+    table.to_csv(city / "sides.csv", index=False)
+    fixed = ["--nu", "1.5", "--lengthscale", "3", "--likelihood", "softmax", "--ignore-unknown"]
+    for seed in range(50):  # until the only one of its class is held out
+        if 39 in np.random.default_rng(seed).permutation(40)[:12]:
+            break
+    options = [*fixed, "--holdout", "0.3", "--seed", seed, "--json"]
+    result = run("fit", city / "roads.csv", city / "sides.csv", *options)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert set(found["holdout"]) == {"values", "accuracy", "log_loss", "calibration_error"}
+    assert found["holdout"]["values"] == 11
+    assert "1 values held out have classes that no other value has" in found["warnings"][0]
+
+
+def test_json_has_null_where_there_is_no_number(city: Path) -> None:
+    (city / "v.csv").write_text("node,speed\n0,1.5\n1,2.5\n2,3.5\n3,4.5\n")
+    result = run("fit", city / "roads.csv", city / "v.csv", "--holdout", "0.25", "--nu", "1", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout, parse_constant=no_constants)
+    assert found["holdout"]["r2"] is None  # of one value
+
+    console = Console(as_json=True)
+    console.result = {"a": [np.inf, (float("nan"), 1.0)], "b": {"c": -np.inf}}
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        console.finish()
+    assert json.loads(shown.getvalue(), parse_constant=no_constants) == {"a": [None, [None, 1.0]], "b": {"c": None}}
 
 
 def test_values_on_roads_are_predicted_there(city: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import sys
 import traceback
 import warnings
@@ -85,7 +86,7 @@ class Console:
     def finish(self) -> None:
         """Print the JSON object, where one was asked for."""
         if self._as_json:
-            typer.echo(json.dumps(self.result, indent=2, default=str))
+            typer.echo(json.dumps(_for_json(self.result), indent=2, default=str, allow_nan=False))
 
     @contextmanager
     def steps(self, total: int) -> Iterator[Callable[[str], None]]:
@@ -119,6 +120,15 @@ class Console:
             warnings.simplefilter("always", GraphMaternWarning)
             warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
             yield
+
+
+def _for_json(value: Any) -> Any:
+    """The same, with null for what JSON has no word for: NaN and infinities."""
+    if isinstance(value, dict):
+        return {key: _for_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_for_json(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager

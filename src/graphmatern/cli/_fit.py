@@ -190,15 +190,14 @@ def _fit(estimator: Any, data: ValueReading, kept: Any) -> None:
 
 def _score(estimator: Any, data: ValueReading, held: Any, console: Console) -> None:
     """Say how well the values that were held out are predicted."""
-    nodes, truth = data.graph.nodes[data.places[held]], data.values[held]
     if is_classifier(estimator):
-        share = float(np.mean(np.asarray(estimator.predict(nodes)) == truth))
-        scores = {"accuracy": share}
-    else:
-        from graphmatern.metrics import regression_report
-
-        mean, std = estimator.predict(nodes, return_std=True, observation=True)
-        scores = regression_report(truth, mean, std)
+        seen = np.isin(data.values[held].astype(str), estimator.classes_.astype(str))
+        if not seen.all():
+            console.warn(
+                f"{int((~seen).sum()):,} values held out have classes that no other value has; they are not scored"
+            )
+        held = held[seen]
+    scores = estimator.evaluate(data.graph.nodes[data.places[held]], data.values[held]) if len(held) else {}
     console.say(
         f"held out  {len(held):,} values: " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
     )
