@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import graphmatern as gm
 from graphmatern.cli._app import app
-from graphmatern.cli._console import Console
+from graphmatern.cli._console import EXIT_CODES, Console
 from graphmatern.cli._help import EXAMPLES
 
 DATA = Path(os.environ.get("GRAPHMATERN_DATA", "."))
@@ -85,10 +85,11 @@ def test_options_reach_the_model(city: Path) -> None:
         (["--engine", "markov", "--nu", "2"], {"engine": "markov"}),
         (["--kernel", "diffusion", "--lengthscale", "3"], {"kernel": "lengthscale=3, "}),
         (["--kernel", "random-walk"], {"kernel": "RandomWalk"}),
+        (["--kernel", "random_walk"], {"kernel": "RandomWalk"}),
         (["--kernel", "inverse_cosine", "--eigenpairs", "20"], {"kernel": "InverseCosine"}),
         (["--nu", "0.5", "--laplacian", "normalized", "--mean", "zero"], {"kernel": "nu=0.5, "}),
         (["--noise-std", "sd"], {}),
-        (["--likelihood", "student_t", "--nu", "1", "--lengthscale", "3"], {}),
+        (["--likelihood", "student-t", "--nu", "1", "--lengthscale", "3"], {}),
         (["--nodes", city / "nodes.csv", "--covariates", "height, x"], {}),
         (["--holdout", "0.25", "--seed", "4"], {"values": 20}),
         (["--largest-component", "--n-threads", "1"], {}),
@@ -252,32 +253,40 @@ CASES: dict[str, tuple[list[str], int, str]] = {
     "nothing to write": (["fit", "roads.csv", "speeds.csv"], 2, "say what to write"),
     "nothing to predict": (["predict", "m.gm"], 2, "say what to write"),
     "unknown option": (["fit", "roads.csv", "speeds.csv", "--ouch"], 2, "No such option"),
-    "wrong kernel": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--kernel", "rbf"], 3, "`kernel` must be"),
-    "wrong smoothness": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--nu", "-1"], 3, "positive number"),
+    "wrong kernel": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--kernel", "rbf"], 2, "'random_walk'"),
+    "wrong smoothness": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--nu", "-1"], 2, "positive number"),
     "odd engine": (
         ["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--engine", "markov", "--nu", "1.5"],
-        3,
+        2,
         "integer smoothness",
     ),
     "no such folder": (["fit", "roads.csv", "speeds.csv", "--out", "absent/m.gm"], 4, "there is no folder"),
     "out is a folder": (["fit", "roads.csv", "speeds.csv", "--out", "."], 4, "is a folder"),
-    "format of output": (["fit", "roads.csv", "speeds.csv", "--predict", "p.docx"], 3, "must end in"),
-    "format of picture": (["fit", "roads.csv", "speeds.csv", "--plot", "p.docx"], 3, "must end in"),
+    "format of output": (["fit", "roads.csv", "speeds.csv", "--predict", "p.docx"], 2, "must end in"),
+    "format of picture": (["fit", "roads.csv", "speeds.csv", "--plot", "p.docx"], 2, "must end in"),
     "map without positions": (["fit", "roads.csv", "speeds.csv", "--predict", "p.geojson"], 3, "needs positions"),
     "no model": (["predict", "speeds.csv", "--out", "p.csv"], 3, "is not a model file"),
     "no such model": (["predict", "absent.gm", "--out", "p.csv"], 3, "no such file"),
-    "wrong level": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--level", "95"], 3, "between 0 and 1"),
+    "wrong level": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--level", "95"], 2, "between 0 and 1"),
     "predicted into nowhere": (
         ["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--predict", "absent/p.csv"],
         4,
         "there is no folder",
     ),
-    "wrong share": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--holdout", "2"], 3, "`holdout` must be"),
+    "wrong share": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--holdout", "2"], 2, "`holdout` must be"),
     "likelihood of classes": (
         ["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--likelihood", "softmax"],
-        3,
+        2,
         "`likelihood` must be 'gaussian' or",
     ),
+    "wrong engine": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--engine", "x"], 2, "`engine` must be"),
+    "wrong mean": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--mean", "x"], 2, "`mean` must be"),
+    "wrong rule": (["info", "roads.csv", "--parallel", "x"], 2, "'mean_length'"),
+    "wrong target": (["reproduce", "table9"], 2, "`target` must be"),
+    "wrong recipe": (["reproduce", "table1", "--recipe", "x"], 2, "`recipe` must be"),
+    "demo into a file": (["demo", "--out", "odd.csv"], 4, "is a file"),
+    "reproduced into a file": (["reproduce", "table1", "--out", "odd.csv/results"], 4, "is a file"),
+    "benchmark into a file": (["benchmark", "--report", "--out", "odd.csv"], 4, "is a file"),
     "covariates from nowhere": (
         ["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--covariates", "height"],
         3,
@@ -314,7 +323,10 @@ def test_a_bug_is_reported_without_a_traceback_unless_asked(city: Path, monkeypa
     assert "Traceback" in run("info", city / "roads.csv", "--debug").stderr
 
 
-@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (MemoryError(), 1), (OSError(28, "full"), 3)])
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(KeyboardInterrupt(), 130), (MemoryError(), 1), (OSError(28, "full"), 4), (OSError(5, "broken"), 3)],
+)
 def test_interruptions_and_shortages_have_codes(
     city: Path, error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -389,6 +401,10 @@ def test_progress_is_shown_on_terminals(city: Path) -> None:
 def test_exit_codes_are_documented() -> None:
     shown = re.sub(r"\s+", " ", run("--help").output)
     assert "0 done; 1 the computation failed; 2 wrong use" in shown
+    guide = (Path(__file__).parents[1] / "docs" / "guide" / "command_line.rst").read_text()
+    known = re.findall(r"(\d+) [^;]+", EXIT_CODES.partition(":")[2])
+    assert re.findall(r"^   \* - (\d+)$", guide, flags=re.MULTILINE) == known
+    assert {str(code) for _, code, _ in CASES.values()} <= set(known)
 
 
 # ---------------------------------------------------------------------- real data

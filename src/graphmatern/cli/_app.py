@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from graphmatern.cli._console import EXIT_CODES, Console, reported
+from graphmatern.cli._console import EXIT_CODES, Console, check_folder, reported
 from graphmatern.cli._help import FIT, INFO, PREDICT
 from graphmatern.cli._options import (
     Covariates,
@@ -36,6 +36,7 @@ from graphmatern.cli._options import (
     Target,
     Threads,
     Weight,
+    underscored,
 )
 
 __all__ = ["app", "main"]
@@ -77,6 +78,7 @@ def demo(
 
     Example: graphmatern demo --out demo
     """
+    check_folder(out)
     from graphmatern.cli._demo import run_demo
 
     run_demo(out, seed)
@@ -97,6 +99,7 @@ def reproduce(
 
     Example: graphmatern reproduce all --out results
     """
+    check_folder(out)
     from graphmatern.reproduce import Options
     from graphmatern.reproduce import reproduce as run
 
@@ -119,6 +122,8 @@ def benchmark(
 
     Example: graphmatern benchmark traffic --quick --without-peers
     """
+    if out is not None:
+        check_folder(out)
     from graphmatern.cli._benchmark import run_benchmark
 
     flags = {"quick": quick, "full": full, "without-peers": without_peers, "redo": redo, "report": report}
@@ -188,7 +193,9 @@ def fit(
         bool, typer.Option("--ignore-unknown", help="Leave out rows that name no node of the graph.")
     ] = False,
     task: Annotated[str, typer.Option(help="regression, classification, or auto: numbers or not.")] = "auto",
-    kernel: Annotated[str, typer.Option(help="matern, diffusion, random-walk or inverse-cosine.")] = "matern",
+    kernel: Annotated[
+        str, typer.Option(help="matern, diffusion, random_walk or inverse_cosine.", callback=underscored)
+    ] = "matern",
     nu: Annotated[float | None, typer.Option(help="Smoothness of the Matérn kernel, kept; learned by default.")] = None,
     lengthscale: Annotated[float | None, typer.Option(help="Lengthscale, kept; learned by default.")] = None,
     laplacian: Annotated[str, typer.Option(help="plain, normalized, or auto: as the kernel needs it.")] = "auto",
@@ -200,7 +207,8 @@ def fit(
         str | None,
         typer.Option(
             help="For numbers gaussian, student_t, poisson or negative_binomial; for classes robustmax, softmax or "
-            "bernoulli."
+            "bernoulli.",
+            callback=underscored,
         ),
     ] = None,
     mean: Annotated[str, typer.Option(help="Mean of the process: constant or zero.")] = "constant",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import math
+import os
 import sys
 import traceback
 import warnings
@@ -26,13 +28,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["EXIT_CODES", "Console", "OutputFileError", "reported", "writing"]
+__all__ = ["EXIT_CODES", "Console", "OutputFileError", "check_folder", "reported", "writing"]
 
-FAILED, INPUT, OUTPUT, LIBRARY, INTERRUPTED = 1, 3, 4, 5, 130
+FAILED, USE, INPUT, OUTPUT, LIBRARY, INTERRUPTED = 1, 2, 3, 4, 5, 130
 EXIT_CODES = (
     "Exit codes: 0 done; 1 the computation failed; 2 wrong use of the command; 3 an input is missing or wrong; "
     "4 a file could not be written; 5 an optional library is missing; 130 interrupted."
 )
+
+# Options whose values are right or wrong whatever the files hold; as the library calls them, too.
+_OPTIONS = {"engine", "holdout", "inference", "kernel", "laplacian", "lengthscale", "level", "likelihood", "mean"}
+_OPTIONS |= {"n_eigenpairs", "nu", "output", "parallel", "plot", "recipe", "target", "task"}
+_WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
 _Command = TypeVar("_Command", bound="Callable[..., None]")
 
@@ -143,11 +150,25 @@ def writing(path: Path) -> Iterator[None]:
         raise OutputFileError(f"{str(path)!r} was not written: {reason}") from None
 
 
+def check_folder(path: Path) -> None:
+    """Refuse a folder that is plain not to be made or written to, before any work is done."""
+    with writing(path):
+        place = path.resolve()
+        while not place.exists():
+            place = place.parent
+        if not place.is_dir():
+            raise NotADirectoryError(f"{str(place)!r} is a file; give the name of a folder")
+        if not os.access(place, os.W_OK):
+            raise PermissionError(f"the folder {str(place)!r} cannot be written to; choose another place")
+
+
 def _code(error: BaseException) -> int:
-    if isinstance(error, OutputFileError):
+    if isinstance(error, OutputFileError) or (isinstance(error, OSError) and error.errno in _WRITE_ERRORS):
         return OUTPUT
     if isinstance(error, MissingLibraryError):
         return LIBRARY
+    if isinstance(error, InputError) and all(fault.argument in _OPTIONS for fault in error.faults):
+        return USE
     if isinstance(error, InputError | DataNotFoundError | ModelFileError):
         return INPUT
     return INPUT if isinstance(error, OSError) else FAILED

@@ -78,7 +78,7 @@ def run_fit(
 def _check(model: ModelOptions, holdout: float) -> None:
     """Refuse what can be refused before any work is done."""
     check_choice("task", model.task, _TASKS, InputError)
-    check_choice("kernel", model.kernel.replace("-", "_"), _KERNELS, InputError)
+    check_choice("kernel", model.kernel, _KERNELS, InputError)
     check_choice("laplacian", model.laplacian, ("auto", "plain", "normalized"), InputError)
     faults = FaultList("nothing was fitted", InputError)
     if not 0.0 <= holdout < 1.0:
@@ -123,7 +123,7 @@ def _kernel(model: ModelOptions) -> Kernel | None:
     """The kernel asked for; what is given is kept, what is not is learned."""
     from graphmatern.kernels import Diffusion, InverseCosine, Matern, RandomWalk
 
-    name = model.kernel.replace("-", "_")
+    name = model.kernel
     if name == "matern" and model.nu is None and model.lengthscale is None:
         return None
     lengthscale = _START_LENGTHSCALE if model.lengthscale is None else model.lengthscale

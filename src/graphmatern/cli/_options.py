@@ -33,7 +33,14 @@ __all__ = [
     "Target",
     "Threads",
     "Weight",
+    "underscored",
 ]
+
+
+def underscored(value: str | None) -> str | None:
+    """Spell a name as the library does, however it was typed: random-walk is random_walk."""
+    return None if value is None else value.replace("-", "_")
+
 
 GraphFile = Annotated[
     Path,
@@ -52,7 +59,10 @@ Nodes = Annotated[
     Path | None, typer.Option(help="Table of nodes: names, and longitude and latitude (or x and y) where known.")
 ]
 Parallel = Annotated[
-    str, typer.Option(help="Several edges between two nodes: sum, mean_length, first or error.", metavar="RULE")
+    str,
+    typer.Option(
+        help="Several edges between two nodes: sum, mean_length, first or error.", metavar="RULE", callback=underscored
+    ),
 ]
 LargestComponent = Annotated[bool, typer.Option("--largest-component", help="Keep the largest connected part only.")]
 Sensors = Annotated[

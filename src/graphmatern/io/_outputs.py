@@ -30,7 +30,7 @@ def check_output(path: str | Path, graph: Graph | None = None) -> str:
     faults = FaultList(f"{file.name} was not written", InputError)
     if suffix not in OUTPUT_SUFFIXES:
         rule = f"must end in {', '.join(OUTPUT_SUFFIXES)}"
-        raise faults.raise_now("file", rule, repr(file.name), "The ending chooses the format.")
+        raise faults.raise_now("output", rule, repr(file.name), "The ending chooses the format.")
     if suffix == ".parquet":
         required_library("pyarrow", "writing a Parquet file")
     if suffix == ".geojson" and graph is not None and (graph.positions is None or graph.positions.shape[1] < 2):
