@@ -86,6 +86,31 @@ def test_osmnx_networks_that_lack_something() -> None:
         from_osmnx({})  # type: ignore[arg-type]
 
 
+def test_lengths_of_other_networks_are_used_or_mentioned() -> None:
+    with pytest.raises(GraphError, match=r"to_undirected.*graphmatern\.interop\.from_osmnx"):
+        gm.Graph.from_networkx(streets())
+    network: Any = nx.MultiGraph(nx.path_graph(3))
+    nx.set_edge_attributes(network, {(0, 1, 0): 5.0, (1, 2, 0): 20.0}, "length")
+    with pytest.warns(EdgeWarning, match="'length', which is not used: all weights are 1; pass length='length'"):
+        assert gm.Graph.from_networkx(network).weights.max() == 1.0
+    assert gm.Graph.from_networkx(network, weight=None).weights.max() == 1.0
+    assert gm.Graph.from_networkx(network, length="length").weights[0, 1] == 2.5
+    nx.set_edge_attributes(network, values=3.0, name="weight")  # type: ignore[call-overload]
+    both = gm.Graph.from_networkx(network)
+    assert both.edges[["weight", "length"]].to_numpy().tolist() == [[3.0, 5.0], [3.0, 20.0]]
+    assert both.distances([0]).tolist() == [[0.0, 5.0, 25.0]]
+    network.edges[0, 1, 0].pop("length")
+    with pytest.warns(EdgeWarning, match="not used: 'weight' is"):
+        gm.Graph.from_networkx(network)
+
+
+def test_graphs_come_back_from_networkx_with_weights_and_lengths() -> None:
+    for graph in (gm.make_roads(30, seed=1), gm.Graph.from_points(np.random.default_rng(0).random((20, 2)), 3)):
+        again = gm.Graph.from_networkx(graph.to_networkx())
+        np.testing.assert_array_equal(again.weights.toarray(), graph.weights.toarray())
+        assert sorted(again.edges["length"]) == sorted(graph.edges["length"])
+
+
 @given(graphs(max_nodes=10))
 def test_pyg_round_trip(graph: gm.Graph) -> None:
     data = to_pyg(graph)

@@ -251,15 +251,19 @@ def parts_from_edges(
     masses: Any = None,
     parallel: str = "sum",
     warn_parallel: bool = True,
+    keep_lengths: bool = False,
 ) -> GraphParts:
-    """Validate an edge list and merge it; see `Graph.from_edges` for the parameters."""
+    """Validate an edge list and merge it; see `Graph.from_edges` for the parameters.
+
+    With ``keep_lengths``, lengths may stand beside weights, which do not follow from them then.
+    """
     check_choice("parallel", parallel, PARALLEL_RULES, GraphError)
     faults = FaultList("no graph was made", GraphError)
     others = {"weight": weight, "length": length, "id": id, "geometry": geometry}
     table, first, second = edge_columns(edges, source, target, others, faults)
     ends = end_names(first, "source", faults), end_names(second, "target", faults)
     n_rows = 0 if ends[0] is None else len(ends[0])
-    if weight is not None and length is not None:
+    if weight is not None and length is not None and not keep_lengths:
         faults.add("length", "must not be given with `weight`", "both", "Weights follow from lengths; give one.")
     if parallel == "mean_length" and length is None:
         remedy = "Use 'sum' or 'first'."
@@ -275,10 +279,10 @@ def parts_from_edges(
     places, mass = _node_parts(names, positions, masses, faults)
     faults.raise_if_any()
     assert names is not None
-    weighting = "length" if lengths is not None else "unit" if weights is None else "weight"
+    weighting = "weight" if weights is not None else "unit" if lengths is None else "length"
     row_weight = np.ones(n_rows) if weights is None else weights
     rows = EdgeRows(start, end, row_weight, lengths, lines, ids, weighting).without_loops()
-    if rows.length is not None:
+    if rows.length is not None and weighting == "length":
         with np.errstate(over="ignore"):
             rows = replace(rows, weight=mean_over_length(rows.length))
     _treat_parallel(rows, names, parallel, warn_parallel=warn_parallel)

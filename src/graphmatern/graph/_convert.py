@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from graphmatern._validation import FaultList, abbreviate, as_numbers
-from graphmatern.errors import GraphError, TableError
+from graphmatern._validation import FaultList, abbreviate, as_numbers, warn
+from graphmatern.errors import EdgeWarning, GraphError, TableError
 from graphmatern.graph import _build
 
 if TYPE_CHECKING:
@@ -75,12 +75,18 @@ def parts_from_networkx(
         received = f"a {type(graph).__name__}"
         raise faults.raise_now("graph", "must be a networkx Graph or MultiGraph", received, "Use another constructor.")
     if graph.is_directed():
-        raise faults.raise_now(
-            "graph", "must be undirected", f"a {type(graph).__name__}", "Call its `to_undirected()` first."
-        )
+        remedy = "Call its `to_undirected()` first; for streets of OSMnx, use `graphmatern.interop.from_osmnx`."
+        raise faults.raise_now("graph", "must be undirected", f"a {type(graph).__name__}", remedy)
     edges = list(graph.edges(data=True))
     lengths = _edge_attribute(edges, length, faults, optional=False)
     weights = None if length is not None else _edge_attribute(edges, weight, faults, optional=weight == "weight")
+    beside = length is None and weights is not None and parallel != "mean_length" and _all_have_lengths(edges)
+    if beside:
+        lengths = [data["length"] for *_, data in edges]
+    elif length is None and weight is not None and any("length" in data for *_, data in edges):
+        used = "all weights are 1" if weights is None else f"{weight!r} is"
+        hint = "to use it, or weight=None for weights of 1" if weights is None else "to use it instead"
+        warn(f"edges have the attribute 'length', which is not used: {used}; pass length='length' {hint}", EdgeWarning)
     places = _node_positions(graph, position, faults)
     faults.raise_if_any()
     lines = None if geometry is None else [data.get(geometry) for *_, data in edges]
@@ -96,7 +102,14 @@ def parts_from_networkx(
         positions=places,
         masses=masses,
         parallel=parallel,
+        keep_lengths=beside,
     )
+
+
+def _all_have_lengths(edges: list[Any]) -> bool:
+    """Whether the attribute "length" of every edge is a positive number."""
+    lengths = as_numbers([data.get("length", np.nan) for *_, data in edges], "length", FaultList(""))
+    return len(lengths) > 0 and bool((np.isfinite(lengths) & (lengths > 0)).all())
 
 
 def _as_numpy(tensor: Any) -> np.ndarray[Any, Any] | None:

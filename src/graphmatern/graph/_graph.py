@@ -210,11 +210,12 @@ class Graph:
         Parameters
         ----------
         graph : networkx.Graph or networkx.MultiGraph
-            Directed graphs are refused: call their ``to_undirected()`` first.
+            Directed graphs are refused: call their ``to_undirected()`` first, or `interop.from_osmnx` for streets.
         weight : str, optional
-            Edge attribute with the weight. Where no edge has the default one, all weights are 1.
+            Edge attribute with the weight. Where no edge has the default one, or with None, all weights are 1.
         length : str, optional
-            Edge attribute with the length, instead of weights.
+            Edge attribute with the length, from which the weights follow. Lengths called "length" beside weights are
+            kept with the edges; those without weights are warned of, since they are not used unless named here.
         geometry : str, optional
             Edge attribute with the polyline, where an edge has it.
         position : str or tuple of str, optional
