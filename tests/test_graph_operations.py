@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree as ET
+
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -289,3 +291,17 @@ def test_hanging_nodes_of_a_long_path() -> None:
 def test_dense_spectra_have_a_limit() -> None:
     with pytest.raises(gm.errors.ResourceError, match="GiB"):
         gm.Graph.from_adjacency(sp.csr_array((200_000, 200_000))).spectrum()
+
+
+def test_graphs_and_spectra_introduce_themselves() -> None:
+    graph = gm.Graph.from_edges([("<b>a</b>", "b & c"), ("b & c", "d")], length=[1.0, 2.0])
+    assert repr(graph.spectrum(2)) == "Spectrum(2 of 3 eigenpairs, from 0 to 0.951)"
+    assert repr(graph.spectrum(normalized=True)) == "Spectrum(all 3 eigenpairs, from 0 to 2, normalized)"
+    html = graph._repr_html_()
+    assert "3 nodes, 2 edges" in html
+    assert "&lt;b&gt;a&lt;/b&gt;" in html
+    assert "b &amp; c" in html
+    assert "<b>a</b>" not in html
+    assert "http" not in html
+    assert len(gm.make_roads(500, seed=0)._repr_html_()) < 2000
+    ET.fromstring(html)  # every tag is closed

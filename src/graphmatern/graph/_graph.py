@@ -763,6 +763,9 @@ class Graph:
         nodes, edges = self.n_nodes, self.n_edges
         return f"Graph({nodes} node{'' if nodes == 1 else 's'}, {edges} edge{'' if edges == 1 else 's'})"
 
+    def _repr_html_(self) -> str:
+        return _convert.as_html(self)
+
     def __len__(self) -> int:
         return self.n_nodes
 

@@ -42,7 +42,10 @@ class Spectrum:
     Examples
     --------
     >>> import graphmatern as gm
-    >>> gm.Graph.from_edges([(0, 1)]).spectrum().eigenvalues
+    >>> spectrum = gm.Graph.from_edges([(0, 1)]).spectrum()
+    >>> spectrum
+    Spectrum(all 2 eigenpairs, from 0 to 2)
+    >>> spectrum.eigenvalues
     array([0., 2.])
     """
 
@@ -60,6 +63,12 @@ class Spectrum:
         self.normalized = normalized
         self.masses = masses
         self.residuals = _read_only(residuals)
+
+    def __repr__(self) -> str:
+        count, nodes = self.n_eigenpairs, self.n_nodes
+        some = f"all {nodes:,} eigenpairs" if self.is_complete else f"{count:,} of {nodes:,} eigenpairs"
+        ends = f", from {self._eigenvalues[0]:.4g} to {self._eigenvalues[-1]:.4g}" if count else ""
+        return f"Spectrum({some}{ends}{', normalized' if self.normalized else ''})"
 
     @property
     def eigenvalues(self) -> NDArray[np.float64]:
