@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import os
 import stat
 import subprocess
 import sys
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -325,6 +327,54 @@ def test_implausible_sizes_are_refused(tmp_path: Path) -> None:
     write_container(tmp_path / "wrong.gm", "GraphGPRegressor", replaced(state, "5", str(10**15)), arrays)
     with pytest.raises(ModelFileError, match="more than is plausible"):
         gm.load(tmp_path / "wrong.gm")
+
+
+def sign(path: Path, kind: str, state: str) -> None:
+    """Write a container without arrays and with any state, whatever the writer would say of it."""
+    metadata = {"format": "graphmatern model", "version": "1", "sha256": "0" * 64, "kind": kind, "state": state}
+    text = json.dumps({"__metadata__": metadata}).encode()
+    content = len(text).to_bytes(8, "little") + text
+    path.write_bytes(content.replace(b"0" * 64, hashlib.sha256(content).hexdigest().encode()))
+
+
+def test_huge_lists_are_refused_before_they_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, state = tmp_path / "huge.gm", "[" + "[]," * 2_000_000 + "0]"
+    sign(path, "GraphGPRegressor", state)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError, match="more than 1,000,000 values"):
+            gm.load(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * path.stat().st_size  # two million lists would take twenty times the file
+    sign(path, "GraphGPRegressor", "[1, 2]")
+    assert read_container(path)[1] == [1, 2]
+    with pytest.raises(ModelFileError, match="use arrays instead of long lists"):
+        write_container(path, "GraphGPRegressor", [0] * 1_000_001, {})
+
+    # The same in the text that stands for an array of names, of which the shape says how many there are.
+    arrays: dict[str, Any] = {}
+    packed = pack(np.array(["a", ("b", 1)], dtype=object), arrays)
+    arrays["array0"] = np.frombuffer(state.encode(), np.uint8)
+    monkeypatch.setattr("graphmatern.io._values.json.loads", lambda text: pytest.fail("it was built"))
+    for shape in ([2], [10**12]):
+        packed["array"]["shape"] = shape
+        with pytest.raises(ModelFileError, match="far more or fewer values than its shape"):
+            unpack(packed, arrays)
+
+
+@pytest.mark.parametrize(
+    ("version", "words"), [("0", "not written by any"), ("x", "not written by any"), ("12", "later version")]
+)
+def test_other_formats_are_called_what_they_are(
+    tmp_path: Path, version: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphmatern.io._container.VERSION", version)
+    write_container(tmp_path / "other.gm", "GraphGPRegressor", [], {})
+    monkeypatch.undo()
+    with pytest.raises(ModelFileError, match=words):
+        gm.load(tmp_path / "other.gm")
 
 
 def test_later_versions_and_kinds_are_refused(

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, NDArray[Any]]
 
-__all__ = ["FORMAT", "VERSION", "read_container", "write_container"]
+__all__ = ["FORMAT", "VERSION", "count_values", "read_container", "write_container"]
 
 FORMAT = "graphmatern model"
 VERSION = 1
 
 _NO_CHECKSUM = "0" * 64
 _LONGEST_HEADER = 100_000_000  # bytes, as safetensors itself allows
+_MOST_VALUES = 1_000_000  # of the header's JSON: numbers by the thousand belong into arrays
 _CHUNK = 1 << 20
 # Names of NumPy's types in safetensors files.
 _TYPES = {
@@ -87,6 +88,10 @@ def write_container(path: str | Path, kind: str, state: Any, arrays: Mapping[str
     text += b" " * (-len(text) % 8)
     if len(text) > _LONGEST_HEADER:
         raise ModelFileError(f"the description of the model has {len(text):,} bytes, more than a model file can hold")
+    if count_values(text) > _MOST_VALUES:
+        raise ModelFileError(
+            f"the description of the model holds more than {_MOST_VALUES:,} values; use arrays instead of long lists"
+        )
     digest = hashlib.sha256()
     with replacing(path) as temporary, temporary.open("r+b") as file:
 
@@ -102,6 +107,11 @@ def write_container(path: str | Path, kind: str, state: Any, arrays: Mapping[str
             put(plain.reshape(-1).view(np.uint8).data)
         file.seek(8 + text.index(_NO_CHECKSUM.encode()))
         file.write(digest.hexdigest().encode())
+
+
+def count_values(text: bytes) -> int:
+    """Bound on the values of a JSON text from its commas and brackets, without building any."""
+    return 1 + sum(text.count(sign) for sign in (b",", b"[", b"{"))
 
 
 def read_container(path: str | Path) -> tuple[str, Any, Arrays]:
@@ -124,7 +134,7 @@ def read_container(path: str | Path) -> tuple[str, Any, Arrays]:
     Raises
     ------
     ModelFileError
-        Where the file is damaged, cut short, of another kind, or of a later version.
+        Where the file is damaged, cut short, of another kind or format, or implausibly large.
     """
     path = Path(path)
     if not path.is_file():
@@ -151,6 +161,11 @@ def _checked_metadata(file: BinaryIO, path: Path) -> dict[str, str]:
     if len(first) < 8 or not 2 <= length <= _LONGEST_HEADER:
         raise foreign
     text = file.read(length)
+    if count_values(text) > _MOST_VALUES:
+        raise ModelFileError(
+            f"{str(path)!r} was not read: its description holds more than {_MOST_VALUES:,} values, "
+            "which no model file that graphmatern wrote does"
+        )
     try:
         metadata = json.loads(text)["__metadata__"]
         given, version, name = metadata["sha256"], metadata["version"], metadata["format"]
@@ -173,8 +188,8 @@ def _checked_metadata(file: BinaryIO, path: Path) -> dict[str, str]:
     if digest.hexdigest() != given:
         raise damaged
     if version != str(VERSION):
-        raise ModelFileError(
-            f"{str(path)!r} was written by a later version of graphmatern (format {version}, known is {VERSION}); "
-            "update graphmatern, or save the model with this version"
-        )
+        later = version.isdecimal() and int(version[:9]) > VERSION
+        what = "was written by a later version of graphmatern" if later else "was not written by any graphmatern"
+        remedy = "update graphmatern, or save the model with this version" if later else "save the model again"
+        raise ModelFileError(f"{str(path)!r} {what}: its format is {version!r:.20}, known is {VERSION}; {remedy}")
     return dict(metadata)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from graphmatern.errors import ModelFileError
 from graphmatern.graph import Graph
 from graphmatern.graph._build import GraphParts, checked, parts_from_adjacency
 from graphmatern.graph._edge_rows import PARALLEL_RULES, EdgeRows
+from graphmatern.io._container import count_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Codec", "pack", "unpack"]
 
 _LONGEST_RANGE = 2**28  # a few bytes must not ask for all memory
+_VALUES_PER_ITEM = 100  # of a name, at most: a tuple of tuples has some
 
 
 @dataclass(frozen=True)
@@ -143,10 +146,13 @@ def _fetch(content: Any, arrays: Arrays, codecs: Sequence[Codec]) -> NDArray[Any
         if dtype.kind not in "Mm":
             raise ModelFileError(f"the model file holds numbers of the unknown type {str(dtype)!r:.60}")
         return inner.view(dtype)
-    items = [unpack(item, arrays, codecs) for item in json.loads(inner.tobytes())]
+    text, shape = inner.tobytes(), content["shape"]
+    if not math.prod(shape) <= count_values(text) <= _VALUES_PER_ITEM * (1 + math.prod(shape)):
+        raise ModelFileError(f"the model file holds far more or fewer values than its shape {str(shape)[:60]} says")
+    items = [unpack(item, arrays, codecs) for item in json.loads(text)]
     found = np.empty(len(items), dtype=object)
     found[:] = items
-    return found.reshape(content["shape"])
+    return found.reshape(shape)
 
 
 # ---------------------------------------------------------------------- pandas
