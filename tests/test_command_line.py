@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,6 +23,7 @@ import graphmatern as gm
 from graphmatern.cli._app import app
 from graphmatern.cli._console import EXIT_CODES, Console
 from graphmatern.cli._help import EXAMPLES
+from graphmatern.sparse import predict_cost
 
 DATA = Path(os.environ.get("GRAPHMATERN_DATA", "."))
 
@@ -203,6 +205,40 @@ def test_info_describes_a_graph(city: Path) -> None:
     assert (found["nodes"], found["edges"], found["components"]) == (graph.n_nodes, graph.n_edges, 1)
     assert found["costs"][1]["bytes"] > 0
     assert run("info", city / "roads.csv", "--quiet").output == ""
+
+
+def test_info_says_what_would_take_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hubs = nx.barabasi_albert_graph(4000, 10, seed=0)
+    gm.Graph.from_networkx(hubs).edges[["source", "target"]].to_csv(tmp_path / "hubs.csv", index=False)
+    sizes = []
+
+    def predict(pattern: Any) -> Any:
+        sizes.append(pattern.shape[0])
+        return predict_cost(pattern)
+
+    monkeypatch.setattr("graphmatern.cli._info.predict_cost", predict)
+    monkeypatch.setattr("graphmatern.cli._info._HUBS", 1500)
+    monkeypatch.setattr("graphmatern.cli._info._PATIENCE", 0.1)
+    monkeypatch.setattr("graphmatern.cli._info._automatic", lambda graph: pytest.fail("the engines were tried"))
+    result = run("info", tmp_path / "hubs.csv")
+    assert result.exit_code == 0, result.output
+    assert sizes == [1500]  # the hubs alone are too much
+    assert "per fit: too long" in result.output
+    assert "would take too long" in result.output
+    assert "fast" not in result.output
+    found = json.loads(run("info", tmp_path / "hubs.csv", "--json").stdout)
+    assert [cost["too_long"] for cost in found["costs"]] == [True, True, True, True]
+    assert "spectral, 50 eigenpairs" in result.output
+    monkeypatch.setattr("graphmatern.cli._info._PATIENCE", 1e9)
+    monkeypatch.setattr("graphmatern.cli._info._automatic", lambda graph: "some engine")
+    monkeypatch.setattr("graphmatern.cli._info._MOST_ENTRIES", 10**5)  # of the square, which is nearly full
+    patient = json.loads(run("info", tmp_path / "hubs.csv", "--json").stdout)
+    assert sizes[-1] == 4000
+    assert [cost["at_least"] for cost in patient["costs"]] == [False, False, True]
+    bound, whole = found["costs"][2], patient["costs"][1]
+    assert whole["fit_seconds"] == pytest.approx(30 * whole["seconds"])
+    assert bound["seconds"] < whole["seconds"]
+    assert bound["bytes"] < whole["bytes"]
 
 
 def test_texts_are_classes(city: Path) -> None:
@@ -458,6 +494,6 @@ def test_the_session_of_the_guide_is_what_happens() -> None:
     session = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(session)
     # Where the optimiser ends, and what the machine has, differ from one to the other.
-    varying = r"\d+ evaluations?, largest\s+derivative \S+|\S+ (once|per step)|- an engine above needs .*"
+    varying = r"\d+ evaluations?, largest\s+derivative \S+|(below )?\S+ s (once|per step)|- an engine above needs .*"
     shown, played = (re.sub(varying, "", text) for text in (session.SESSION.read_text(), session.play(DATA)))
     assert agrees(shown, played)

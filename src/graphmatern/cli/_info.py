@@ -2,23 +2,69 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from graphmatern.cli._reading import load_graph
-from graphmatern.sparse import predict_cost
+from graphmatern.sparse import power_nnz, predict_cost
 from graphmatern.sparse._resources import available_memory, format_bytes
 
 if TYPE_CHECKING:
     from graphmatern.cli._console import Console
     from graphmatern.cli._options import GraphOptions
     from graphmatern.graph import Graph
+    from graphmatern.sparse import Cost
 
 __all__ = ["run_info"]
 
-_MOST_ENTRIES = 50_000_000  # of a power of the Laplacian that is formed for a prediction
+_MOST_ENTRIES = 20_000_000  # of a power of the Laplacian that is formed for a prediction
+_HUBS = 20_000  # nodes whose part of the graph is looked at first: it costs less than the whole
+_STEPS = 30  # evaluations of a fit
+_PATIENCE = 600.0  # seconds of a fit, beyond which there should be a better way
+_FEW = 50  # eigenpairs, where those of the default take too long
+# Seconds per node and pair of eigenpairs; per entry of the factor, and per entry and eigenpair. From roads and hubs.
+_PER_PAIR, _PER_ENTRY, _PER_SOLUTION = 1.3e-9, 7.5e-6, 2.2e-8
+
+
+@dataclass(frozen=True)
+class _EngineCost:
+    """What an engine costs: bytes, seconds of one step, steps of a fit; ``at_least`` where it is only a lower bound."""
+
+    engine: str
+    bytes: int
+    seconds: float
+    steps: int = 1
+    at_least: bool = False
+
+    @property
+    def fit_seconds(self) -> float:
+        return self.seconds * self.steps
+
+    @property
+    def is_too_long(self) -> bool:
+        return self.fit_seconds > _PATIENCE
+
+    def words(self) -> str:
+        bound = "> " if self.at_least else ""
+        memory = format_bytes(self.bytes) if self.steps == 1 else f"{bound}{format_bytes(self.bytes)}"
+        time = f"{bound}{_duration(self.seconds)} {'once' if self.steps == 1 else 'per step'}"
+        if self.is_too_long:
+            time += ": too long" if self.steps == 1 else f", {bound}{_duration(self.fit_seconds)} per fit: too long"
+        return f"{self.engine:<30}  {memory:<12}  {time}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "engine": self.engine,
+            "bytes": self.bytes,
+            "seconds": self.seconds,
+            "per": "once" if self.steps == 1 else "per step",
+            "fit_seconds": self.fit_seconds,
+            "at_least": self.at_least,
+            "too_long": self.is_too_long,
+        }
 
 
 def run_info(options: GraphOptions, console: Console) -> None:
@@ -35,15 +81,13 @@ def run_info(options: GraphOptions, console: Console) -> None:
         begin("reading the graph")
         graph = load_graph(options, console).graph
         begin("predicting costs")
-        costs = [_spectral_cost(graph), *(_markov_cost(graph, nu) for nu in (1, 2))]
+        costs = _costs(graph)
     console.say("")
     console.say(graph.summary())
     console.say("")
-    console.say("engine                          memory     seconds (roughly)")
+    console.say("engine                          memory        time (roughly)")
     for cost in costs:
-        memory = "?" if cost["bytes"] is None else format_bytes(cost["bytes"])
-        seconds = "?" if cost["seconds"] is None else f"{_rounded(cost['seconds'])} {cost['per']}"
-        console.say(f"{cost['engine']:<30}  {memory:<9}  {seconds}")
+        console.say(cost.words())
     console.say("")
     advice = _advice(graph, costs)
     for line in advice:
@@ -61,59 +105,78 @@ def run_info(options: GraphOptions, console: Console) -> None:
         "weights": _range(weights) if len(weights) else None,
         "lengths": _range(np.asarray(graph._rows.length)) if graph.has_lengths and graph.n_edges else None,
         "positions": graph.positions is not None,
-        "costs": costs,
+        "costs": [cost.as_dict() for cost in costs],
         "advice": advice,
     }
     console.finish()
 
 
-def _rounded(seconds: float) -> str:
-    return "below 0.1" if seconds < 0.1 else f"{seconds:.1f}" if seconds < 10 else f"{seconds:,.0f}"
+def _duration(seconds: float) -> str:
+    if seconds < 0.1:
+        return "below 0.1 s"
+    for size, unit in ((1.0, "s"), (60.0, "min"), (3600.0, "h"), (86400.0, "days")):
+        if seconds < 100 * size or unit == "days":
+            return f"{seconds / size:.1f} {unit}" if seconds < 10 * size else f"{seconds / size:,.0f} {unit}"
+    raise AssertionError
 
 
 def _range(values: Any) -> dict[str, float]:
     return {"min": float(values.min()), "mean": float(values.mean()), "max": float(values.max())}
 
 
-def _spectral_cost(graph: Graph) -> dict[str, Any]:
-    """Memory of the eigenvectors; seconds of a dense decomposition, where it is one."""
+def _costs(graph: Graph) -> list[_EngineCost]:
+    """What the engines cost, the spectral one first; nothing is computed that would itself take minutes."""
+    pattern = sp.csr_array(graph.weights + sp.eye_array(graph.n_nodes, format="csr"))
+    pattern.data[:] = 1.0
+    first, at_least = _factor_cost(pattern)
+    # A step factorises M and the posterior precision, with selected inverses of both, which take about as long again.
+    one = _EngineCost("markov, smoothness 1", int(first.memory_bytes), 4.0 * first.seconds, _STEPS, at_least)
+    two = replace(one, engine="markov, smoothness 2", at_least=True)  # its pattern contains that of smoothness 1
+    if not one.is_too_long:
+        count = power_nnz(pattern, 2, limit=_MOST_ENTRIES, check=False)
+        if count > _MOST_ENTRIES:
+            two = replace(two, bytes=8 * count)  # the lower triangle and its selected inverse
+        else:
+            second, more = _factor_cost(sp.csr_array(pattern @ pattern))
+            seconds = 2.0 * (first.seconds + second.seconds)
+            two = _EngineCost(two.engine, int(second.memory_bytes), seconds, _STEPS, more)
+    spectral = _spectral_cost(graph, None, first, at_least)
+    fewer = [_spectral_cost(graph, _FEW, first, at_least)] if spectral.is_too_long else []
+    return [spectral, *fewer, one, two]
+
+
+def _factor_cost(pattern: sp.csr_array) -> tuple[Cost, bool]:
+    """Cost of a factorisation, and whether it is a lower bound: that of the hubs, where it is too much already."""
+    if pattern.shape[0] > _HUBS:
+        hubs = np.sort(np.argsort(-np.diff(pattern.indptr), kind="stable")[:_HUBS])
+        part = predict_cost(sp.csc_array(pattern[hubs][:, hubs]))
+        if 4.0 * part.seconds * _STEPS > _PATIENCE:
+            return part, True
+    return predict_cost(sp.csc_array(pattern)), False
+
+
+def _spectral_cost(graph: Graph, wanted: int | None, factor: Cost, at_least: bool) -> _EngineCost:
+    """Memory and time of the eigenvectors: a dense decomposition, or Krylov spaces of the factorised Laplacian."""
     from graphmatern.inference._fit_spectral import eigenpairs_used
 
-    n, some = graph.n_nodes, eigenpairs_used(graph, None)
+    n, some = graph.n_nodes, eigenpairs_used(graph, wanted)
     if some is None:
-        return {
-            "engine": f"spectral, all {n:,} eigenpairs",
-            "bytes": 32 * n**2,
-            "seconds": 10.0 * n**3 / 2e10,
-            "per": "once",
-        }
-    return {"engine": f"spectral, {some} eigenpairs", "bytes": 24 * n * some, "seconds": None, "per": "once"}
+        return _EngineCost(f"spectral, all {n:,} eigenpairs", 32 * n**2, 10.0 * n**3 / 2e10)
+    seconds = _PER_PAIR * n * some**2 + (_PER_ENTRY + _PER_SOLUTION * some) * factor.nnz_factor
+    return _EngineCost(f"spectral, {some} eigenpairs", 24 * n * some, seconds, at_least=at_least)
 
 
-def _markov_cost(graph: Graph, nu: int) -> dict[str, Any]:
-    """Cost of factorising the precision of smoothness ν, from its pattern."""
-    found: dict[str, Any] = {"engine": f"markov, smoothness {nu}", "bytes": None, "seconds": None, "per": "per step"}
-    pattern = sp.csr_array(graph.weights + sp.eye_array(graph.n_nodes, format="csr"))
-    neighbours = np.diff(pattern.indptr).astype(np.float64)
-    if nu == 2:
-        if (neighbours[pattern.indices]).sum() > _MOST_ENTRIES:
-            return found
-        pattern = sp.csr_array(pattern @ pattern)
-    pattern.data[:] = 1.0
-    cost = predict_cost(sp.csc_array(pattern))
-    return found | {"bytes": int(cost.memory_bytes), "seconds": float(cost.seconds)}
+def _advice(graph: Graph, costs: list[_EngineCost]) -> list[str]:
+    from graphmatern.inference._fit_spectral import eigenpairs_used
 
-
-def _advice(graph: Graph, costs: list[dict[str, Any]]) -> list[str]:
-    from graphmatern.inference._engines import choose_engine
-    from graphmatern.inference._fitting import FitOptions, FitProblem
-
-    no_data = np.zeros((graph.n_nodes, 0))
-    problem = FitProblem(graph, None, [], no_data, None, None, FitOptions(normalized=False))
-    engine, reason = choose_engine(problem, "auto")
-    found = [f"--engine auto would take the {engine} engine ({reason})"]
+    if costs[-2].is_too_long and eigenpairs_used(graph, None) is not None:
+        found = ["the graph fills in: factorising its precision, as --engine markov does, would take too long"]
+        if costs[0].is_too_long:
+            found.append(f"fewer eigenpairs (--engine spectral --eigenpairs {_FEW}) take less time, and are less sharp")
+    else:
+        found = [_automatic(graph)]
     memory = available_memory()
-    if any(cost["bytes"] is not None and cost["bytes"] > memory for cost in costs):
+    if any(cost.bytes > memory for cost in costs):
         found.append(f"an engine above needs more than the {format_bytes(memory)} of memory that are free here")
     parts = graph.n_components
     if parts > 1:
@@ -127,3 +190,14 @@ def _advice(graph: Graph, costs: list[dict[str, Any]]) -> list[str]:
     if graph.positions is None:
         found.append("no positions are known: maps are drawn by springs; --nodes gives longitude and latitude")
     return found
+
+
+def _automatic(graph: Graph) -> str:
+    """Which engine would be chosen, and why; only for graphs on which this is soon found out."""
+    from graphmatern.inference._engines import choose_engine
+    from graphmatern.inference._fitting import FitOptions, FitProblem
+
+    no_data = np.zeros((graph.n_nodes, 0))
+    problem = FitProblem(graph, None, [], no_data, None, None, FitOptions(normalized=False))
+    engine, reason = choose_engine(problem, "auto")
+    return f"--engine auto would take the {engine} engine ({reason})"
