@@ -151,6 +151,10 @@ def test_decimal_commas_are_read(tmp_path: Path) -> None:
     values = read_values(write(tmp_path / "values.csv", "node;speed\nx,1;3,5\nx,3;,5\n"), reading.graph)
     assert values.values.tolist() == [3.5, 0.5]
     assert "decimal commas in 'speed'" in values.notes
+    errors = write(tmp_path / "errors.csv", "node;speed;sd\nx,1;3,5;0,5\nx,2;;\nx,3;4;1\n")
+    found = read_values(errors, reading.graph, ValueColumns(value="speed", noise="sd")).noise
+    assert found is not None
+    assert found.tolist() == [0.5, 1.0]
     assert gm.Graph.from_edges(edges, length="length") == reading.graph
 
 

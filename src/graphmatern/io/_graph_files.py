@@ -20,6 +20,7 @@ from graphmatern.tables import (
     as_written,
     edge_roles,
     existing_file,
+    first_words,
     node_column,
     position_columns,
     read_numbers,
@@ -296,8 +297,7 @@ def _from_graphml(path: Path, given: dict[str, str | None], parallel: str, fault
         found: Any = nx.read_graphml(path)
     # networkx lets whatever goes wrong in its parser through.
     except Exception as error:  # noqa: BLE001
-        received = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise faults.raise_now("file", "must be readable GraphML", received, "Export it anew.") from None
+        raise faults.raise_now("file", "must be readable GraphML", first_words(error), "Export it anew.") from None
     notes = []
     if found.is_directed():
         found = found.to_undirected()

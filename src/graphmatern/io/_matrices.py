@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from graphmatern._validation import FaultList, abbreviate
 from graphmatern.errors import InputError
-from graphmatern.tables import check_archive
+from graphmatern.tables import check_archive, first_words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,10 +22,6 @@ __all__ = ["read_matrix_market", "read_npz"]
 _READABLE = "must be a readable file of this format"
 _SPARE_NODES = 1_000_000  # nodes that a matrix may have without entries to show for them
 _PARTS = {"format", "shape", "data"}  # of a matrix that scipy.sparse.save_npz wrote
-
-
-def _first_words(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
 
 
 def read_matrix_market(path: Path, faults: FaultList) -> sp.coo_array:
@@ -49,7 +45,7 @@ def read_matrix_market(path: Path, faults: FaultList) -> sp.coo_array:
     except InputError:
         raise
     except (ValueError, TypeError, OSError, OverflowError, IndexError) as error:
-        raise faults.raise_now("file", _READABLE, _first_words(error), "Write it anew.") from None
+        raise faults.raise_now("file", _READABLE, first_words(error), "Write it anew.") from None
 
 
 def _matrix_market_body(
@@ -114,7 +110,7 @@ def _arrays(path: Path, faults: FaultList) -> dict[str, NDArray[Any]]:
         raise
     # Damaged archives raise whatever their parts' readers do: zlib.error, struct.error, SyntaxError, ...
     except Exception as error:  # noqa: BLE001
-        raise faults.raise_now("file", _READABLE, _first_words(error), "Write it anew.") from None
+        raise faults.raise_now("file", _READABLE, first_words(error), "Write it anew.") from None
     return found
 
 
@@ -151,4 +147,4 @@ def _sparse_matrix(arrays: dict[str, NDArray[Any]], faults: FaultList) -> sp.coo
         raise ValueError(f"a sparse matrix of format {kind!r:.20}")
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, UnicodeError, OverflowError) as error:
         remedy = "Save it with scipy.sparse.save_npz in the format csr, csc or coo."
-        raise faults.raise_now("file", _READABLE, _first_words(error), remedy) from None
+        raise faults.raise_now("file", _READABLE, first_words(error), remedy) from None

@@ -141,9 +141,8 @@ def read_values(
     errors = None
     if noise is not None:
         rule = "must hold positive standard deviations where there are values"
-        at_values = table[noise].where(observed, 1.0)
-        remedy = "Correct these cells."
-        errors = read_numbers(at_values, rule, faults, remedy=remedy, minimum=0.0, above=True)[observed]
+        needed = table[noise].astype(object).where(observed, 1)
+        errors = read_numbers(needed, rule, faults, remedy="Correct these cells.", minimum=0.0, above=True)[observed]
         faults.raise_if_any()
     return ValueReading(graph, codes[observed], found[observed], errors, str(value), notes)
 

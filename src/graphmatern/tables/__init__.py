@@ -12,7 +12,14 @@ from graphmatern.tables.columns import (
     wanted_column,
 )
 from graphmatern.tables.edges import edge_columns, table_column
-from graphmatern.tables.files import TABLE_SUFFIXES, check_archive, existing_file, read_table, required_library
+from graphmatern.tables.files import (
+    TABLE_SUFFIXES,
+    check_archive,
+    existing_file,
+    first_words,
+    read_table,
+    required_library,
+)
 from graphmatern.tables.names import NameMatcher, as_written, node_column
 from graphmatern.tables.numbers import looks_like_numbers, read_numbers, to_numbers, uses_decimal_commas
 
@@ -27,6 +34,7 @@ __all__ = [
     "edge_columns",
     "edge_roles",
     "existing_file",
+    "first_words",
     "looks_like_numbers",
     "node_column",
     "point_columns",

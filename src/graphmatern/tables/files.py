@@ -22,7 +22,7 @@ from graphmatern.errors import DataNotFoundError, GraphError, GraphMaternWarning
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["TABLE_SUFFIXES", "check_archive", "existing_file", "read_table", "required_library"]
+__all__ = ["TABLE_SUFFIXES", "check_archive", "existing_file", "first_words", "read_table", "required_library"]
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".tab", ".txt", ".parquet", ".pq", ".xlsx", ".xlsm")
 
@@ -106,11 +106,12 @@ def _check_header(names: list[Any], faults: FaultList) -> None:
         raise faults.raise_now("file", "must have different column names", f"several called {twins}", "Rename them.")
 
 
-def _first_words(error: BaseException) -> str:
+def first_words(error: BaseException) -> str:
+    """The first line of what another library's exception says, for a message of ours."""
     text = str(error).strip()
     if "does not match length of data" in text:  # pandas' words for it
         return "rows with more cells than the header has"
-    return text.splitlines()[0][:200].rstrip(".") if text else "an empty or unreadable file"
+    return text.splitlines()[0][:200].rstrip(".") if text else f"an empty or unreadable file ({type(error).__name__})"
 
 
 def _read_text(path: Path, faults: FaultList, notes: list[str]) -> pd.DataFrame:
@@ -125,7 +126,7 @@ def _read_text(path: Path, faults: FaultList, notes: list[str]) -> pd.DataFrame:
         except UnicodeDecodeError:
             continue
         except (ValueError, OSError, OverflowError, pd.errors.ParserWarning) as error:
-            raise faults.raise_now("file", _READABLE, _first_words(error), remedy) from None
+            raise faults.raise_now("file", _READABLE, first_words(error), remedy) from None
         if encoding == "cp1252":
             notes.append(f"{path.name} is not encoded in UTF-8; it was read as Windows-1252 (Latin-1)")
         return table
@@ -169,7 +170,7 @@ def _header(head: bytes, encoding: str, suffix: str, faults: FaultList) -> tuple
     try:
         names = next(csv.reader(io.StringIO(text), delimiter=separator))
     except (csv.Error, StopIteration) as error:
-        raise faults.raise_now("file", _READABLE, _first_words(error), "Check its first line.") from None
+        raise faults.raise_now("file", _READABLE, first_words(error), "Check its first line.") from None
     if len(names) > _MOST_COLUMNS:
         raise faults.raise_now(
             "file", f"must have at most {_MOST_COLUMNS:,} columns", f"{len(names):,}", "Keep those that matter."
@@ -198,7 +199,7 @@ def _read_parquet(path: Path, faults: FaultList) -> pd.DataFrame:
     except (pa.ArrowException, ValueError, OSError, TypeError, KeyError, OverflowError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
-        raise faults.raise_now("file", _READABLE, _first_words(error), "Write the Parquet file anew.") from None
+        raise faults.raise_now("file", _READABLE, first_words(error), "Write the Parquet file anew.") from None
     received = f"more than {_MOST_BYTES >> 30} GiB unpacked"
     raise faults.raise_now("file", "must fit into memory", received, "Keep the columns that matter.")
 
@@ -215,7 +216,7 @@ def check_archive(path: Path, faults: FaultList) -> zipfile.ZipFile:
         archive = zipfile.ZipFile(path)
         total = sum(member.file_size for member in archive.infolist())
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
-        raise faults.raise_now("file", "must be a readable archive", _first_words(error), "Write it anew.") from None
+        raise faults.raise_now("file", "must be a readable archive", first_words(error), "Write it anew.") from None
     if total > _MOST_BYTES:
         archive.close()
         received = f"{total:,} bytes unpacked"
@@ -240,7 +241,7 @@ def _read_excel(path: Path, faults: FaultList) -> pd.DataFrame:
         raise
     # openpyxl lets whatever goes wrong in its parsers through.
     except Exception as error:  # noqa: BLE001
-        raise faults.raise_now("file", "must be a readable spreadsheet", _first_words(error), remedy) from None
+        raise faults.raise_now("file", "must be a readable spreadsheet", first_words(error), remedy) from None
     rows = [row for row in rows if any(cell is not None for cell in row)]
     if not rows:
         raise faults.raise_now("file", _READABLE, "an empty first sheet", remedy)
