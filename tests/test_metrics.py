@@ -73,7 +73,9 @@ def exact_count_score(y: int, distribution: Any) -> float:
     return float(np.sum((distribution.cdf(k) - (y <= k)) ** 2))
 
 
-@pytest.mark.parametrize("distribution", [stats.poisson(0.3), stats.poisson(7.0), stats.nbinom(2.0, 0.1)], ids=str)
+@pytest.mark.parametrize(
+    "distribution", [stats.poisson(0.3), stats.poisson(7.0), stats.nbinom(2.0, 0.1)], ids=["rare", "some", "spread"]
+)
 def test_scores_of_counts_are_those_of_the_definition(distribution: Any) -> None:
     y = np.array([0, 1, 5, 30])
     expected = np.mean([exact_count_score(one, distribution) for one in y])
