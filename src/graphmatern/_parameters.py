@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
@@ -9,12 +10,16 @@ import numpy as np
 import torch
 
 from graphmatern._validation import FaultList, abbreviate
-from graphmatern.errors import InputError
+from graphmatern.errors import InputError, ModelFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["Domain", "Parameter", "Parameterized", "half_open_unit", "positive"]
+if hasattr(os, "register_at_fork"):
+    # The threads of OpenMP do not survive a fork, and torch would wait for them forever.
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+
+__all__ = ["Domain", "Parameter", "Parameterized", "from_plain", "half_open_unit", "positive", "to_plain"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,10 @@ class Domain:
     contains: Callable[[float], bool]
     free: Callable[[torch.Tensor], torch.Tensor]
     bound: Callable[[torch.Tensor], torch.Tensor]
+
+    def free_values(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Unconstrained numbers of some values; shape as ``values``."""
+        return self.free(torch.as_tensor(values, dtype=torch.float64)).numpy()
 
 
 positive = Domain(
@@ -108,16 +117,17 @@ class Parameterized(torch.nn.Module):
 
     _error: ClassVar[type[InputError]] = InputError
     _settings: ClassVar[tuple[str, ...]] = ()  # constructor arguments that are not learnable
+    _parameter_names: ClassVar[tuple[str, ...]]
 
     def __init__(self, *, fixed: Iterable[str], **values: float) -> None:
         super().__init__()
         faults = FaultList(f"no {type(self).__name__} was made", self._error)
         held = self._held(fixed, faults)
-        numbers = {name: self._number(self._parameter(name), value, faults) for name, value in values.items()}
+        numbers = {name: self._number(self.parameter(name), value, faults) for name, value in values.items()}
         self._check_settings(numbers, faults)
         faults.raise_if_any()
         for name, number in numbers.items():
-            self._parameter(name).create(self, number, fixed=name in held)
+            self.parameter(name).create(self, number, fixed=name in held)
 
     @classmethod
     def _held(cls, fixed: Any, faults: FaultList) -> set[str]:
@@ -135,11 +145,15 @@ class Parameterized(torch.nn.Module):
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
         """Names of the parameters, a class's own before those of its bases."""
-        every = [name for base in cls.__mro__ for name, value in vars(base).items() if isinstance(value, Parameter)]
-        return tuple(every)
+        known: tuple[str, ...] | None = cls.__dict__.get("_parameter_names")
+        if known is None:
+            every = [(name, value) for base in cls.__mro__ for name, value in vars(base).items()]
+            known = cls._parameter_names = tuple(name for name, value in every if isinstance(value, Parameter))
+        return known
 
     @classmethod
-    def _parameter(cls, name: str) -> Parameter:
+    def parameter(cls, name: str) -> Parameter:
+        """Return the declaration of one parameter."""
         parameter = getattr(cls, name)
         assert isinstance(parameter, Parameter)
         return parameter
@@ -206,3 +220,42 @@ class Parameterized(torch.nn.Module):
         numbers = [f"{name}={value:.6g}" for name, value in self.values().items()]
         held = [f"fixed={self.fixed!r}"] if self.fixed else []
         return ", ".join(settings + numbers + held)
+
+
+def to_plain(module: Parameterized, word: str, known: dict[str, Any]) -> dict[str, Any]:
+    """Return a kernel or likelihood as texts, numbers and lists, for model files; parameters with all their digits.
+
+    Parameters
+    ----------
+    module : Parameterized
+        The kernel or likelihood.
+    word : {"kernel", "likelihood"}
+        What it is.
+    known : dict of str to type
+        Those that can be stored, by name.
+    """
+    name = type(module).__name__
+    if known.get(name) is not type(module):
+        raise ModelFileError(f"a {word} of type {name} cannot be stored in a model file; {', '.join(known)} can be")
+    return {
+        word: name,
+        "settings": {setting: getattr(module, setting) for setting in module._settings},
+        # Unconstrained, as they are held: no rounding on the way.
+        "raw": {parameter: getattr(module, f"raw_{parameter}").item() for parameter in module.parameter_names()},
+        "fixed": list(module.fixed),
+    }
+
+
+def from_plain(plain: dict[str, Any], word: str, known: dict[str, Any], **options: Any) -> Any:
+    """Return what `to_plain` was given; ``options`` are further arguments of its constructor."""
+    kind = known.get(plain[word])
+    if kind is None:
+        raise ModelFileError(f"the model file holds a {word} called {plain[word]!r:.60}, which is not known here")
+    held: dict[str, Any] = {"fixed": tuple(plain["fixed"])} if kind.parameter_names() else {}
+    module = kind(**plain["settings"], **held, **options)
+    for name in module.parameter_names():
+        with torch.no_grad():
+            getattr(module, f"raw_{name}").fill_(float(plain["raw"][name]))
+        if not kind.parameter(name).domain.contains(getattr(module, name).item()):
+            raise ModelFileError(f"the model file holds a {plain[word]} whose {name} lies out of bounds")
+    return module

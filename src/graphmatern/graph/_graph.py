@@ -385,7 +385,7 @@ class Graph:
     def _rows(self) -> EdgeRows:
         if self._parts.rows is not None:
             return self._parts.rows
-        return self._cached("rows", lambda: rows_of_matrix(self.weights))
+        return self.cached("rows", lambda: rows_of_matrix(self.weights))
 
     @property
     def edges(self) -> pd.DataFrame:
@@ -408,6 +408,11 @@ class Graph:
         if rows.geometry is not None:
             table["geometry"] = pd.Series(list[Any](rows.geometry), dtype=object)
         return table
+
+    @property
+    def names(self) -> NodeNames:
+        """Node names and where they stand; see `locate`."""
+        return self._parts.names
 
     def locate(self, nodes: Any = None) -> NDArray[np.int64]:
         """Positions of nodes, by name, in node order; all nodes where None. Shape (n_names,).
@@ -448,7 +453,8 @@ class Graph:
         return _build.arranged(values, self._parts.names, missing=missing)
 
     # ------------------------------------------------------------------ what follows from it
-    def _cached(self, key: Any, compute: Callable[[], _T]) -> _T:
+    def cached(self, key: Any, compute: Callable[[], _T]) -> _T:
+        """Return what was computed under a key before, or compute it now and keep it with the graph."""
         if key not in self._cache:
             self._cache[key] = compute()
         value: _T = self._cache[key]
@@ -509,9 +515,9 @@ class Graph:
                 n_eigenpairs=count,
             )
 
-        return self._cached(("spectrum", normalized, count), compute).truncate(wanted)
+        return self.cached(("spectrum", normalized, count), compute).truncate(wanted)
 
-    def _keep_spectrum(self, spectrum: Spectrum) -> None:
+    def keep_spectrum(self, spectrum: Spectrum) -> None:
         """Use eigenpairs that were computed earlier, wherever they are enough."""
         self._cache[("kept spectrum", spectrum.normalized)] = spectrum
 
@@ -524,7 +530,7 @@ class Graph:
             labels.flags.writeable = False
             return labels
 
-        return self._cached("components", compute)
+        return self.cached("components", compute)
 
     @property
     def n_components(self) -> int:
@@ -781,7 +787,7 @@ class Graph:
         return self is other or _convert.same_content(self._parts, self._rows, other._parts, other._rows)
 
     def __hash__(self) -> int:
-        return self._cached(
+        return self.cached(
             "hash", lambda: hash((self.n_nodes, self.weights.indices.tobytes(), self.weights.data.tobytes()))
         )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from graphmatern.graph import Graph
     from graphmatern.kernels._bound import BoundKernel
 
-__all__ = ["Kernel", "ScaledKernel", "SpectralKernel", "SumKernel"]
+__all__ = ["Kernel", "ScaledKernel", "SpectralKernel", "SumKernel", "hold_variance"]
 
 
 class Kernel(torch.nn.Module, ABC):
@@ -58,6 +58,12 @@ class Kernel(torch.nn.Module, ABC):
     def _check_laplacian(self, *, normalized: bool, faults: FaultList) -> None:
         """Note a fault where the kernel cannot be used with this Laplacian."""
 
+    def check_laplacian(self, normalized: bool) -> None:
+        """Raise where the kernel cannot be used with this Laplacian."""
+        faults = FaultList(f"{type(self).__name__} was not bound to the graph", KernelError)
+        self._check_laplacian(normalized=normalized, faults=faults)
+        faults.raise_if_any()
+
     def on(self, graph: Graph, normalized: bool | None = None, n_eigenpairs: int | None = None) -> BoundKernel:
         """Bind the kernel to a graph.
 
@@ -91,8 +97,7 @@ class Kernel(torch.nn.Module, ABC):
         if normalized is None:
             normalized = self.requires_normalized
         normalized = check_flag("normalized", normalized, KernelError)
-        self._check_laplacian(normalized=normalized, faults=faults)
-        faults.raise_if_any()
+        self.check_laplacian(normalized)
         return BoundKernel(self, graph, graph.spectrum(n_eigenpairs, normalized))
 
     def __add__(self, other: object) -> SumKernel:
@@ -251,3 +256,11 @@ class ScaledKernel(Kernel):
 
     def _check_laplacian(self, *, normalized: bool, faults: FaultList) -> None:
         self.kernel._check_laplacian(normalized=normalized, faults=faults)
+
+
+def hold_variance(kernel: Kernel) -> None:
+    """Hold the variance of a kernel, of its first term where it is a sum: for likelihoods that do not see the scale."""
+    term = kernel.terms[0] if isinstance(kernel, SumKernel) else kernel
+    raw = getattr(term, "raw_variance", None)
+    if raw is not None:
+        raw.requires_grad_(False)

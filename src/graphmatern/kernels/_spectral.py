@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 
-from graphmatern._parameters import Parameter, half_open_unit, positive
+from graphmatern._parameters import Parameter, from_plain, half_open_unit, positive, to_plain
 from graphmatern._validation import FaultList, check_whole
 from graphmatern.errors import KernelError
-from graphmatern.kernels._base import SpectralKernel
+from graphmatern.kernels._base import ScaledKernel, SpectralKernel, SumKernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from graphmatern.kernels._base import Kernel
+
 _START_NU = 1.5  # where a fit is to choose it
 
-__all__ = ["Diffusion", "InverseCosine", "Matern", "RandomWalk"]
+__all__ = ["Diffusion", "InverseCosine", "Matern", "RandomWalk", "kernel_from_plain", "kernel_to_plain"]
 
 
 class Matern(SpectralKernel):
@@ -214,3 +216,36 @@ class InverseCosine(_NormalizedKernel):
     def psi(self, eigenvalues: torch.Tensor) -> torch.Tensor:
         """Ψ(λ) = cos(πλ/4) with λ clipped to [0, 2]; shape as ``eigenvalues``."""
         return torch.cos(0.25 * math.pi * eigenvalues.clamp(0.0, 2.0)).clamp_min(0.0)
+
+
+_STORED: dict[str, type[SpectralKernel]] = {
+    kind.__name__: kind for kind in (Matern, Diffusion, RandomWalk, InverseCosine)
+}
+
+
+def kernel_to_plain(kernel: Kernel) -> dict[str, Any]:
+    """Return a kernel as texts, numbers and lists, for model files.
+
+    Examples
+    --------
+    >>> import graphmatern as gm
+    >>> kernel_from_plain(kernel_to_plain(gm.Matern(nu=2.5, fixed=("nu",)) + 2.0 * gm.Diffusion()))
+    Matern(nu=2.5, lengthscale=1, variance=1, fixed=('nu',)) + 2 * Diffusion(lengthscale=1, variance=1)
+    """
+    if isinstance(kernel, SumKernel):
+        return {"sum": [kernel_to_plain(term) for term in kernel.terms]}
+    if isinstance(kernel, ScaledKernel):
+        return {"scaled": kernel_to_plain(kernel.kernel), "factor": kernel.factor}
+    plain = to_plain(kernel, "kernel", _STORED)  # type: ignore[arg-type]
+    return {**plain, "chooses_nu": isinstance(kernel, Matern) and kernel.chooses_nu}
+
+
+def kernel_from_plain(plain: dict[str, Any]) -> Kernel:
+    """Return the kernel that `kernel_to_plain` was given."""
+    if "sum" in plain:
+        return SumKernel(*(kernel_from_plain(term) for term in plain["sum"]))
+    if "scaled" in plain:
+        return ScaledKernel(kernel_from_plain(plain["scaled"]), plain["factor"])
+    left_open: dict[str, Any] = {"nu": None} if plain["chooses_nu"] else {}
+    kernel: Kernel = from_plain(plain, "kernel", _STORED, **left_open)
+    return kernel

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ entries_at_once = 2**22  # of the largest array an expectation forms
 smallest_variance = 1e-100  # so that a standard deviation has a derivative
 
 
+@cache
 def gauss_hermite(n_points: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Nodes and weights (n_points,) of Gauss–Hermite quadrature for a standard normal variable."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(n_points)
@@ -69,13 +71,23 @@ class Likelihood(Parameterized, ABC):
     shift_invariant: ClassVar[bool] = False
     #: Whether multiplying all latent processes by one positive number changes nothing: their variance is not learned.
     scale_invariant: ClassVar[bool] = False
+    #: Whether y = f + Gaussian noise, whose sites are known: the evidence is then exact.
+    gaussian: ClassVar[bool] = False
     #: Whether log p(y | f) is concave in f: then the ELBO has one optimum, whose sites are not negative.
     log_concave: ClassVar[bool] = True
     _default_points: ClassVar[int] = 32
 
     def __init__(self, *, fixed: tuple[str, ...] = (), n_points: int | None = None, **values: float) -> None:
         super().__init__(fixed=fixed, **values)
-        self._nodes, self._weights = gauss_hermite(self._default_points if n_points is None else n_points)
+        self._n_points = self._default_points if n_points is None else n_points
+
+    @property
+    def _nodes(self) -> torch.Tensor:
+        return gauss_hermite(self._n_points)[0]
+
+    @property
+    def _weights(self) -> torch.Tensor:
+        return gauss_hermite(self._n_points)[1]
 
     def __sklearn_clone__(self) -> Self:
         return copy.deepcopy(self)

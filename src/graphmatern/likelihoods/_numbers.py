@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Gaussian", "NegativeBinomial", "Numeric", "Poisson", "StudentT"]
+__all__ = ["Counts", "Gaussian", "NegativeBinomial", "Numeric", "Poisson", "StudentT"]
 
 _LARGEST_EXPONENT = 100.0
 _LOG_TWO_PI = math.log(2.0 * math.pi)
@@ -122,6 +122,7 @@ class Gaussian(Numeric):
     """
 
     noise = Parameter(positive)
+    gaussian: ClassVar[bool] = True
 
     def __init__(self, noise: float = 0.1, fixed: tuple[str, ...] = ()) -> None:
         super().__init__(noise=noise, fixed=fixed)
@@ -141,6 +142,15 @@ class Gaussian(Numeric):
     def observation_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and variance of a new observation."""
         return mean[0], variance[0] + self.noise
+
+    def predictive_log_prob(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """In closed form; see `Likelihood.predictive_log_prob`."""
+        spread = variance[0] + self.noise
+        return -0.5 * (_LOG_TWO_PI + torch.log(spread) + (y - mean[0]) ** 2 / spread)
+
+    def observation_quantile(self, level: float, mean: Floats, variance: Floats) -> Floats:
+        """In closed form; see `Numeric.observation_quantile`."""
+        return np.asarray(stats.norm.ppf(level, mean, np.sqrt(variance + self.noise.item())))
 
     def given(self, f: Floats) -> Any:
         """N(f, noise)."""

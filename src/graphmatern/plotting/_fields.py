@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection, PathCollection
     from matplotlib.colorbar import Colorbar
+    from matplotlib.colors import Colormap
     from numpy.typing import ArrayLike, NDArray
 
     from graphmatern.graph import Graph
@@ -21,7 +22,17 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["add_colorbar", "draw_map", "new_axes", "plot_field", "plot_graph", "plot_kernel", "plot_variance"]
+__all__ = [
+    "add_colorbar",
+    "draw_map",
+    "find_colours",
+    "mark_nodes",
+    "new_axes",
+    "plot_field",
+    "plot_graph",
+    "plot_kernel",
+    "plot_variance",
+]
 
 _EDGE_COLOUR = "0.75"
 _MANY = 5_000  # nodes or edges from which vector formats hold a picture instead of every line
@@ -32,6 +43,18 @@ def new_axes(ax: Axes | None) -> Axes:
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=(6, 5), layout="constrained")[1] if ax is None else ax
+
+
+def find_colours(cmap: str | Colormap) -> Colormap:
+    """Return a colour map by its name; raise where there is none of that name."""
+    from matplotlib import colormaps
+
+    try:
+        return colormaps.get_cmap(cmap)
+    except (TypeError, ValueError):
+        faults = FaultList("nothing was drawn", InputError)
+        remedy = "Such as 'viridis'; list(matplotlib.colormaps) has all of them."
+        raise faults.raise_now("cmap", "must be a colour map of matplotlib", repr(cmap), remedy) from None
 
 
 def add_colorbar(ax: Axes, mappable: Any, label: str, extend: str = "neither") -> Colorbar:
@@ -146,7 +169,7 @@ def plot_field(
     ax: Axes | None = None,
     *,
     label: str = "",
-    cmap: str = "viridis",
+    cmap: str | Colormap = "viridis",
     limits: tuple[float, float] | None = None,
     marked: Any = None,
 ) -> Axes:
@@ -162,7 +185,7 @@ def plot_field(
         Where to draw; a new figure by default.
     label : str
         Text at the colour bar: what is shown, with its unit.
-    cmap : str
+    cmap : str or Colormap
         Colour map.
     limits : tuple of float, optional
         Values at the ends of the colour bar.
@@ -184,15 +207,14 @@ def plot_field(
         faults = FaultList("nothing was drawn", InputError)
         rule = f"must have shape ({graph.n_nodes},)"
         raise faults.raise_now("values", rule, f"shape {numbers.shape}", "One value per node.")
-    from matplotlib import colormaps
     from matplotlib.colors import Normalize
 
+    colours = find_colours(cmap).with_extremes(bad=_EDGE_COLOUR)
     ax = new_axes(ax)
     known = numbers[np.isfinite(numbers)]
     low, high = limits or ((known.min(), known.max()) if len(known) else (0.0, 1.0))
     beyond = (bool((known < low).any()), bool((known > high).any()))
     extend = {(True, True): "both", (True, False): "min", (False, True): "max"}.get(beyond, "neither")
-    colours = colormaps[cmap].with_extremes(bad=_EDGE_COLOUR)
     nodes = draw_map(ax, graph, numbers, cmap=colours, norm=Normalize(low, high))
     if marked is not None:
         mark_nodes(ax, graph, marked)

@@ -49,7 +49,7 @@ def find_layout(graph: Graph) -> Layout:
     mean nothing on paper: such a graph, like one without positions, is laid out so that distances along its edges
     are kept as far as the plane allows, component by component.
     """
-    return graph._cached("layout", lambda: _find_layout(graph))
+    return graph.cached("layout", lambda: _find_layout(graph))
 
 
 def _find_layout(graph: Graph) -> Layout:

@@ -8,12 +8,13 @@ import numpy as np
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import InputError
-from graphmatern.plotting._fields import add_colorbar, draw_map, mark_nodes, plot_field
+from graphmatern.plotting._fields import add_colorbar, draw_map, find_colours, mark_nodes, plot_field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from numpy.typing import ArrayLike, NDArray
 
     from graphmatern.graph import Graph
@@ -24,18 +25,27 @@ __all__ = ["plot_classes", "plot_prediction"]
 _CLASS_COLOURS = (
     "#332288", "#DDCC77", "#117733", "#CC6677", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#777777",
 )  # fmt: skip
+_CONTINUOUS = 256  # colours of a map whose neighbours look alike; a map of fewer is a list of different ones
 
 
-def _pair_of_axes(axes: Sequence[Axes] | None) -> NDArray[Any]:
+def _chosen_axes(axes: Sequence[Axes] | None, ax: Axes | None) -> NDArray[Any]:
+    """Where to draw: a single Axes for the prediction alone, or two, those of a new figure by default."""
+    faults = FaultList("nothing was drawn", InputError)
+    if ax is not None:
+        if axes is not None:
+            raise faults.raise_now("ax", "must be left out where `axes` are given", "both", "Give one of the two.")
+        single = np.empty(1, dtype=object)
+        single[0] = ax
+        return single
     if axes is None:
         import matplotlib.pyplot as plt
 
         return np.asarray(plt.subplots(1, 2, figsize=(12, 5), layout="constrained")[1])
     pair = np.asarray(axes, dtype=object).ravel()
     if len(pair) != 2:
-        faults = FaultList("nothing was drawn", InputError)
         rule = "must be two: one for the prediction, one for its uncertainty"
-        raise faults.raise_now("axes", rule, f"{len(pair)}", "Make them with plt.subplots(1, 2).")
+        remedy = "Make them with plt.subplots(1, 2); `ax` takes one, for the prediction alone."
+        raise faults.raise_now("axes", rule, f"{len(pair)}", remedy)
     return pair
 
 
@@ -45,7 +55,9 @@ def plot_prediction(
     std: ArrayLike,
     axes: Sequence[Axes] | None = None,
     *,
+    ax: Axes | None = None,
     label: str = "",
+    cmap: str | Colormap = "viridis",
     limits: tuple[float, float] | None = None,
     marked: Any = None,
 ) -> NDArray[Any]:
@@ -59,8 +71,12 @@ def plot_prediction(
         Predictions and their standard deviations, in node order or by node name.
     axes : sequence of two Axes, optional
         Where to draw; a new figure by default.
+    ax : Axes, optional
+        Where to draw the predictions alone.
     label : str
         What is predicted, with its unit.
+    cmap : str or Colormap
+        Colour map of the mean.
     limits : tuple of float, optional
         Values at the ends of the colour bar of the mean.
     marked : sequence of hashable, optional
@@ -68,7 +84,8 @@ def plot_prediction(
 
     Returns
     -------
-    ndarray of two Axes
+    ndarray of Axes
+        Two of them, or the one given as ``ax``.
 
     Examples
     --------
@@ -76,8 +93,10 @@ def plot_prediction(
     >>> city = gm.make_roads(50)
     >>> left, right = gm.plotting.plot_prediction(city, city.degrees, np.ones(city.n_nodes))
     """
-    pair = _pair_of_axes(axes)
-    plot_field(graph, mean, pair[0], label=label, limits=limits, marked=marked).set_title("mean")
+    pair = _chosen_axes(axes, ax)
+    plot_field(graph, mean, pair[0], label=label, cmap=cmap, limits=limits, marked=marked).set_title("mean")
+    if len(pair) == 1:
+        return pair
     # A few nodes far from all data exceed the rest by far; the colours are for the rest.
     spread = graph.arrange(std, missing=True)
     clipped = (np.nanmin(spread), np.nanquantile(spread, 0.98)) if np.isfinite(spread).any() else None
@@ -92,6 +111,8 @@ def plot_classes(
     classes: Sequence[Any],
     axes: Sequence[Axes] | None = None,
     *,
+    ax: Axes | None = None,
+    cmap: str | Colormap | None = None,
     marked: Any = None,
 ) -> NDArray[Any]:
     """Draw the most probable class of every node and, beside it, how uncertain that is.
@@ -106,13 +127,19 @@ def plot_classes(
         Names of the classes. Of two, the probability of the second is drawn instead.
     axes : sequence of two Axes, optional
         Where to draw; a new figure by default.
+    ax : Axes, optional
+        Where to draw the classes alone.
+    cmap : str or Colormap, optional
+        Colour map of the classes, or of the probability of the second of two: of a map of few colours, such as "tab10",
+        the first ones are used. By default colours that readers with any kind of colour vision can tell apart.
     marked : sequence of hashable, optional
         Names of the nodes with a label, which get a ring.
 
     Returns
     -------
-    ndarray of two Axes
-        The uncertainty is the entropy of the probabilities, divided by that of equal probabilities.
+    ndarray of Axes
+        Two of them, or the one given as ``ax``. The uncertainty is the entropy of the probabilities, divided by that
+        of equal probabilities.
 
     Examples
     --------
@@ -126,15 +153,17 @@ def plot_classes(
         faults = FaultList("nothing was drawn", InputError)
         rule = f"must have shape ({graph.n_nodes}, {max(len(classes), 2)})"
         raise faults.raise_now("probabilities", rule, f"shape {share.shape}", "One column per class, two at least.")
-    pair = _pair_of_axes(axes)
+    pair = _chosen_axes(axes, ax)
     if len(classes) == 2:
-        plot_field(graph, share[:, 1], pair[0], cmap="cividis", limits=(0.0, 1.0), marked=marked)
+        plot_field(graph, share[:, 1], pair[0], cmap=cmap or "cividis", limits=(0.0, 1.0), marked=marked)
         pair[0].set_title(f"probability of {classes[1]}")
     else:
-        _draw_categories(pair[0], graph, share.argmax(axis=1), classes)
+        _draw_categories(pair[0], graph, share.argmax(axis=1), classes, cmap)
         if marked is not None:
             mark_nodes(pair[0], graph, marked)
         pair[0].set_title("most probable class")
+    if len(pair) == 1:
+        return pair
     with np.errstate(divide="ignore", invalid="ignore"):
         entropy = -np.where(share > 0, share * np.log(share), 0.0).sum(axis=1) / np.log(len(classes))
     plot_field(graph, entropy, pair[1], cmap="plasma", limits=(0.0, 1.0), marked=marked, label="1 = all equally likely")
@@ -142,16 +171,31 @@ def plot_classes(
     return pair
 
 
-def _draw_categories(ax: Axes, graph: Graph, codes: NDArray[np.int64], classes: Sequence[Any]) -> None:
+def _class_colours(count: int, cmap: str | Colormap | None) -> Any:
+    """One colour per class; shape (count, 4), or names of colours."""
+    if cmap is None and count <= len(_CLASS_COLOURS):
+        return _CLASS_COLOURS[:count]
+    colours = find_colours("turbo" if cmap is None else cmap)
+    if colours.N >= _CONTINUOUS:
+        return colours(np.linspace(0.0, 1.0, count))
+    if count > colours.N:
+        faults = FaultList("nothing was drawn", InputError)
+        rule, remedy = f"must have a colour for each of {count} classes", "Use another, such as 'turbo'."
+        raise faults.raise_now("cmap", rule, f"{colours.name!r} with {colours.N}", remedy)
+    return colours(np.arange(count))
+
+
+def _draw_categories(
+    ax: Axes, graph: Graph, codes: NDArray[np.int64], classes: Sequence[Any], cmap: str | Colormap | None
+) -> None:
     """Colour nodes by class, edges in grey; the colour bar names the classes."""
-    from matplotlib import colormaps
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
     count = len(classes)
-    several = _CLASS_COLOURS[:count] if count <= len(_CLASS_COLOURS) else colormaps["turbo"](np.linspace(0, 1, count))
+    colours = ListedColormap(_class_colours(count, cmap))
     norm = BoundaryNorm(np.arange(count + 1) - 0.5, count)
     nodes = draw_map(ax, graph, None, node_scale=1.5)
-    nodes.set(array=codes, cmap=ListedColormap(several), norm=norm)
+    nodes.set(array=codes, cmap=colours, norm=norm)
     bar = add_colorbar(ax, nodes, "")
     bar.set_ticks(list(range(count)), labels=[str(name) for name in classes])
     bar.ax.tick_params(length=0)
