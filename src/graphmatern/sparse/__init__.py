@@ -19,10 +19,27 @@ True
 
 from __future__ import annotations
 
-from graphmatern.sparse._analysis import Analysis, analyze, predict_cost
+from graphmatern.sparse._analysis import Analysis, analyze, hub_cost, least_cost, predict_cost
+from graphmatern.sparse._blas import single_threaded_blas
 from graphmatern.sparse._factor import Factor, SelectedInverse
 from graphmatern.sparse._pattern import power_nnz
 from graphmatern.sparse._powers import MatrixPolynomial
-from graphmatern.sparse._resources import Cost
+from graphmatern.sparse._products import ChebyshevProducts
+from graphmatern.sparse._resources import Cost, available_memory, format_bytes
 
-__all__ = ["Analysis", "Cost", "Factor", "MatrixPolynomial", "SelectedInverse", "analyze", "power_nnz", "predict_cost"]
+__all__ = [
+    "Analysis",
+    "ChebyshevProducts",
+    "Cost",
+    "Factor",
+    "MatrixPolynomial",
+    "SelectedInverse",
+    "analyze",
+    "available_memory",
+    "format_bytes",
+    "hub_cost",
+    "least_cost",
+    "power_nnz",
+    "predict_cost",
+    "single_threaded_blas",
+]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csc_array, csr_array
 
 from graphmatern._validation import FaultList, check_whole
 from graphmatern.errors import ResourceError
@@ -16,7 +17,7 @@ from graphmatern.sparse._structure import SMALL_FRONT, Structure, make_plan
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-    from scipy.sparse import csc_array, sparray, spmatrix
+    from scipy.sparse import sparray, spmatrix
 
     from graphmatern.sparse._factor import Factor
     from graphmatern.sparse._ordering import Elimination
@@ -266,6 +267,50 @@ def predict_cost(
     1000
     """
     return _prepare(pattern, ordering, n_threads, True)[-1]
+
+
+def hub_cost(pattern: spmatrix | sparray, *, enough: float, n_threads: int | None = None) -> Cost | None:
+    """Cost of factorising the part of a pattern between the rows with most entries, where that is plenty already.
+
+    To factorise it takes less than the whole, which need not be ordered to know what to expect.
+
+    Parameters
+    ----------
+    pattern : scipy sparse matrix, shape (n, n)
+        Its pattern must be symmetric and hold the whole diagonal.
+    enough : float
+        Seconds of a factorisation beyond which a lower bound will do; below, None is returned.
+    n_threads : int, optional
+        Threads that factorise at the same time; by default, one for each processor.
+    """
+    matrix: csr_array[Any] = csr_array(pattern)  # type: ignore[call-overload]
+    for hubs in (2_500, 10_000):
+        if matrix.shape[0] > 2 * hubs:
+            kept = np.sort(np.argsort(-np.diff(matrix.indptr), kind="stable")[:hubs])
+            part = predict_cost(csc_array(matrix[kept][:, kept]), n_threads=n_threads)
+            if part.seconds > enough:
+                return part
+    return None
+
+
+def least_cost(pattern: spmatrix | sparray, *, enough: float) -> tuple[Cost, bool]:
+    """Predict the cost of factorising matrices of a pattern, or a lower bound where that is plenty already.
+
+    Parameters
+    ----------
+    pattern : scipy sparse matrix, shape (n, n)
+        Its pattern must be symmetric and hold the whole diagonal.
+    enough : float
+        Seconds of a factorisation beyond which a lower bound will do.
+
+    Returns
+    -------
+    cost : Cost
+    at_least : bool
+        Whether it is a lower bound.
+    """
+    part = hub_cost(pattern, enough=enough)
+    return (predict_cost(pattern), False) if part is None else (part, True)
 
 
 def analyze(
