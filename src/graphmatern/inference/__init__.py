@@ -1,23 +1,40 @@
-"""Inference: engines and the differentiable pieces they are made of."""
+"""Inference: engines behind one seam, and what learns and predicts with any of them."""
 
-from __future__ import annotations
+from graphmatern.inference.engines import ENGINES, choose_engine, register_engine
+from graphmatern.inference.learning.learn import learn
+from graphmatern.inference.learning.optimize import Optimum
+from graphmatern.inference.learning.parameters import LogNormal, PriorsAndBounds
+from graphmatern.inference.learning.problem import Fit, Known, Problem, Search
+from graphmatern.inference.markov.autograd import sparse_logdet, sparse_solve
+from graphmatern.inference.markov.precision import MarkovPrecision, markov_precision
+from graphmatern.inference.observations import Observations
+from graphmatern.inference.posterior import Posterior
+from graphmatern.inference.process import Conditioned, DataForms, Engine, Predictive, Process, Solution
+from graphmatern.inference.spectral.engine import eigenpairs_used
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-from graphmatern.inference._autograd import sparse_logdet, sparse_solve
-from graphmatern.inference._markov import MarkovPrecision
-from graphmatern.inference._rules import LogNormal
-
-if TYPE_CHECKING:
-    from graphmatern.inference._stochastic import StochasticFit as StochasticFit
-    from graphmatern.inference._stochastic import fit_stochastic as fit_stochastic
-
-__all__ = ["LogNormal", "MarkovPrecision", "StochasticFit", "fit_stochastic", "sparse_logdet", "sparse_solve"]
-
-
-def __getattr__(name: str) -> Any:
-    # GPyTorch takes a second or two to import.
-    if name in ("StochasticFit", "fit_stochastic"):
-        return getattr(importlib.import_module("graphmatern.inference._stochastic"), name)
-    raise AttributeError(f"module 'graphmatern.inference' has no attribute {name!r}")
+__all__ = [
+    "ENGINES",
+    "Conditioned",
+    "DataForms",
+    "Engine",
+    "Fit",
+    "Known",
+    "LogNormal",
+    "MarkovPrecision",
+    "Observations",
+    "Optimum",
+    "Posterior",
+    "Predictive",
+    "PriorsAndBounds",
+    "Problem",
+    "Process",
+    "Search",
+    "Solution",
+    "choose_engine",
+    "eigenpairs_used",
+    "learn",
+    "markov_precision",
+    "register_engine",
+    "sparse_logdet",
+    "sparse_solve",
+]

@@ -1,12 +1,12 @@
 """Our kernels, operators, likelihoods and strategies inside other people's models."""
 
-from graphmatern.inference._node_kernel import NodeKernel
-from graphmatern.inference._strategies import EigenvectorStrategy, InducingNodeStrategy
 from graphmatern.interop._botorch import maximize_over_nodes, node_model, pathwise_samples, suggest_nodes
 from graphmatern.interop._coregionalization import coregionalized_inputs, coregionalized_kernel
 from graphmatern.interop._likelihoods import NodeLikelihood
 from graphmatern.interop._networks import from_osmnx, to_pyg
+from graphmatern.interop._node_kernel import NodeKernel
 from graphmatern.interop._sparse_operator import SparsePrecisionLinearOperator
+from graphmatern.interop._strategies import EigenvectorStrategy, InducingNodeStrategy
 
 __all__ = [
     "EigenvectorStrategy",

@@ -11,7 +11,7 @@ import torch
 
 from graphmatern._validation import FaultList, as_numbers, check_choice, check_positive, check_whole, random_generator
 from graphmatern.errors import InputError
-from graphmatern.inference._node_kernel import NodeKernel
+from graphmatern.interop._node_kernel import NodeKernel
 from graphmatern.kernels import Matern
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _add_priors(kernel: NodeKernel) -> None:
     """Log-normal priors with the starting values as medians and a factor e as standard deviation."""
     for name in kernel.parameter_names:
         domain_is_positive = "laziness" not in name
-        if kernel._parameters[f"raw_{name}"].requires_grad and domain_is_positive:
+        if getattr(kernel, f"raw_{name}").requires_grad and domain_is_positive:
             start = np.log(getattr(kernel, name).item())
             kernel.set_prior(name, gpytorch.priors.LogNormalPrior(start, 1.0).double())
 

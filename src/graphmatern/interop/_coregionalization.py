@@ -10,7 +10,7 @@ import torch
 
 from graphmatern._validation import FaultList, as_numbers, check_whole
 from graphmatern.errors import KernelError, TableError
-from graphmatern.inference._node_kernel import NodeKernel
+from graphmatern.interop._node_kernel import NodeKernel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -9,9 +9,9 @@ import torch
 from torch import distributions
 
 from graphmatern import likelihoods
-from graphmatern._validation import FaultList
+from graphmatern._validation import FaultList, abbreviate
 from graphmatern.errors import LikelihoodError
-from graphmatern.likelihoods._classes import Categorical
+from graphmatern.likelihoods import Categorical
 
 if TYPE_CHECKING:
     from graphmatern.likelihoods import Likelihood
@@ -36,6 +36,11 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
     >>> q = gpytorch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
     >>> likelihood.expected_log_prob(torch.tensor([0.0, 2.0]), q).shape
     torch.Size([2])
+
+    Counts may have exposures, also in GPyTorch's objectives, which pass them on: ``elbo(model(x), y, exposure=hours)``.
+
+    >>> likelihood.expected_log_prob(torch.tensor([0.0, 2.0]), q, exposure=torch.tensor([1.0, 24.0])).shape
+    torch.Size([2])
     """
 
     def __init__(self, likelihood: Likelihood) -> None:
@@ -56,16 +61,51 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
             return mean[None].double(), variance[None].double()
         return mean.mT.double(), variance.mT.double()
 
-    def expected_log_prob(self, observations: torch.Tensor, function_dist: Any, *args: Any, **kwargs: Any) -> Any:
-        """Expected log-likelihood of each observation, as our likelihood computes it; shape (n,)."""
-        del args, kwargs
-        mean, variance = self._marginals(function_dist)
-        return self.likelihood.expected_log_prob(observations.double(), mean, variance).to(function_dist.mean.dtype)
+    def _raised(self, f: torch.Tensor, exposure: Any) -> torch.Tensor:
+        """Latent values or means, shape (..., n), plus the logarithms of exposures, which only counts have."""
+        if exposure is None:
+            return f
+        faults = FaultList("no expectation", LikelihoodError)
+        if not isinstance(self.likelihood, likelihoods.Counts):
+            remedy = "Leave it out, or use Poisson or NegativeBinomial."
+            raise faults.raise_now("exposure", "must be left out but for counts", repr(self.likelihood), remedy)
+        values = torch.as_tensor(exposure, dtype=f.dtype, device=f.device)
+        if values.shape not in (torch.Size(), f.shape[-1:]):
+            rule = f"must be one number, or one per observation, shape {tuple(f.shape[-1:])}"
+            raise faults.raise_now("exposure", rule, f"shape {tuple(values.shape)}", "Align it with the observations.")
+        bad = ~(values.isfinite() & (values > 0.0))
+        if bad.any():
+            received = abbreviate(values[bad].flatten()[:6].tolist(), int(bad.sum()))
+            raise faults.raise_now("exposure", "must be positive", received, "Leave observations without exposure out.")
+        return f + values.log()
 
-    def forward(self, function_samples: torch.Tensor, *args: Any, **kwargs: Any) -> distributions.Distribution:
+    def expected_log_prob(
+        self, observations: torch.Tensor, function_dist: Any, *args: Any, exposure: torch.Tensor | None = None
+    ) -> Any:
+        """Expected log-likelihood of each observation, as our likelihood computes it; shape (n,).
+
+        Parameters
+        ----------
+        observations : Tensor, shape (n,)
+            Observations.
+        function_dist : MultivariateNormal
+            Of the latent processes at their nodes.
+        *args
+            Ignored, such as the inputs that GPyTorch passes to some likelihoods.
+        exposure : Tensor, shape (n,) or (), optional
+            Of counts: their rate is exposure · e^f.
+        """
+        del args
+        mean, variance = self._marginals(function_dist)
+        values = self.likelihood.expected_log_prob(observations.double(), self._raised(mean, exposure), variance)
+        return values.to(function_dist.mean.dtype)
+
+    def forward(
+        self, function_samples: torch.Tensor, *args: Any, exposure: torch.Tensor | None = None
+    ) -> distributions.Distribution:
         """Distribution of observations given latent values, with one task per class in the last dimension."""
-        del args, kwargs
-        own, f = self.likelihood, function_samples
+        del args
+        own, f = self.likelihood, self._raised(function_samples, exposure)
         match own:
             case likelihoods.Gaussian():
                 return distributions.Normal(f, own.noise.to(f).sqrt())
@@ -88,21 +128,24 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
         faults = FaultList("no distribution", LikelihoodError)
         raise faults.raise_now("likelihood", "must be one of ours", repr(own), "Write its `forward`.")
 
-    def marginal(self, function_dist: Any, *args: Any, **kwargs: Any) -> Any:
+    def marginal(self, function_dist: Any, *args: Any, exposure: torch.Tensor | None = None) -> Any:
         """Predictive distribution: exact for classes and Gaussian noise, else one per sample of f, as in GPyTorch."""
         own = self.likelihood
-        if isinstance(own, Categorical):
-            p = own.probabilities(*self._marginals(function_dist)).to(function_dist.mean.dtype)
-            return distributions.Bernoulli(p[1]) if own.n_latents == 1 else distributions.Categorical(p.mT)
+        if not isinstance(own, Categorical | likelihoods.Gaussian):
+            return super().marginal(function_dist, *args, exposure=exposure)
+        self._raised(function_dist.mean, exposure)  # refuses any
         if isinstance(own, likelihoods.Gaussian):
             return distributions.Normal(function_dist.mean, (function_dist.variance + own.noise).sqrt())
-        return super().marginal(function_dist, *args, **kwargs)
+        p = own.probabilities(*self._marginals(function_dist)).to(function_dist.mean.dtype)
+        return distributions.Bernoulli(p[1]) if own.n_latents == 1 else distributions.Categorical(p.mT)
 
-    def log_marginal(self, observations: torch.Tensor, function_dist: Any, *args: Any, **kwargs: Any) -> Any:
+    def log_marginal(
+        self, observations: torch.Tensor, function_dist: Any, *args: Any, exposure: torch.Tensor | None = None
+    ) -> Any:
         """Log predictive density of each observation; shape (n,)."""
         if isinstance(self.likelihood, Categorical | likelihoods.Gaussian):
-            return self.marginal(function_dist).log_prob(observations)
-        return super().log_marginal(observations, function_dist, *args, **kwargs)
+            return self.marginal(function_dist, exposure=exposure).log_prob(observations)
+        return super().log_marginal(observations, function_dist, *args, exposure=exposure)
 
 
 def _logit(likelihood: likelihoods.Bernoulli, ones: torch.Tensor, f: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,179 @@
+"""Marginal likelihood of a field on nodes × times, with its gradient in all parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+
+from graphmatern.inference.effects import Effects, GaussianEvidence
+from graphmatern.inference.field.covariance import FieldCovariance, ObservedBasis
+from graphmatern.inference.field.state_space import StateSpace
+from graphmatern.inference.field.systems import FewCells, FieldSystem, ManyCells, WholeGrid
+from graphmatern.inference.learning.parameters import move_parameters
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.inference.field.covariance import FieldGrid
+    from graphmatern.inference.field.fill_in import IterativeOptions
+    from graphmatern.inference.field.time_kernel import TimeKernel
+    from graphmatern.kernels import BoundKernel
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["FieldObjective", "gather_evidence"]
+
+
+class _Evaluation(NamedTuple):
+    """The objective at one point, and what its gradient is made of."""
+
+    value: float
+    system: FieldSystem
+    evidence: GaussianEvidence
+    solved: Floats
+    time: torch.Tensor
+    weights: torch.Tensor
+    time_prior: torch.Tensor | None
+
+
+class FieldObjective:
+    """Negative log marginal likelihood of the observed cells, a constant mean integrated out under a flat prior.
+
+    It is a function of the free parameters of the kernel on the graph and of that on time, unconstrained, and last of
+    the logarithm of the noise variance. The log priors registered with the kernel on time count.
+
+    Parameters
+    ----------
+    bound : BoundKernel
+        Kernel on the graph; its parameters are moved in place.
+    time : TimeKernel
+        Kernel on time; likewise.
+    grid : FieldGrid
+        The observations.
+    constant : bool
+        Whether the mean is an unknown constant rather than 0.
+    method : {"kronecker", "dense", "state-space", "iterative"}
+        How to solve.
+    options : IterativeOptions
+        Of the iterative method.
+    """
+
+    def __init__(
+        self,
+        bound: BoundKernel,
+        time: TimeKernel,
+        grid: FieldGrid,
+        *,
+        constant: bool,
+        method: str,
+        options: IterativeOptions,
+    ) -> None:
+        self.bound = bound
+        self.time = time
+        self.grid = grid
+        self.constant = constant
+        self.method = method
+        self.options = options
+        self._basis = ObservedBasis(bound.spectrum.basis[grid.nodes])
+        self._filled: Floats | None = None
+        self._latest: tuple[Floats, FieldSystem] | None = None
+        self._raw = [parameter for parameter in bound.kernel.parameters() if parameter.requires_grad]
+
+    def position(self) -> Floats:
+        """Free parameters of both kernels, unconstrained; shape (n_free,)."""
+        own = [parameter.item() for parameter in self._raw]
+        return np.concatenate([np.array(own), self.time.position()])
+
+    def move(self, theta: Floats) -> None:
+        """Set the free parameters of both kernels, the first n_free numbers."""
+        count = len(self._raw)
+        move_parameters(self._raw, theta[:count])
+        self.time.move(theta[count:])
+
+    def time_covariance(self) -> torch.Tensor:
+        """What the method needs to know of time, differentiable: K_T, or a Markov kernel's rate and variance."""
+        return self.time.rate_and_variance() if self.method == "state-space" else self.time.matrix(self.grid.times)
+
+    def system(self, time: Floats, weights: Floats, rho: float) -> FieldSystem:
+        """Return the equations of the observed cells at given `time_covariance`, weights of eigenvectors and noise."""
+        covariance = FieldCovariance(time, self._basis, weights, rho)
+        if self.method == "kronecker":
+            return WholeGrid(covariance, self.grid)
+        if self.method == "dense":
+            return FewCells(covariance, self.grid)
+        if self.method == "state-space":
+            assert self.time.order is not None
+            return StateSpace(covariance, self.grid, self.time.order)
+        return ManyCells(covariance, self.grid, self.options, self._filled)
+
+    def system_at(self, theta: Floats) -> FieldSystem:
+        """Move there and return the equations: those of the latest evaluation, if it was there."""
+        self.move(theta)
+        if self._latest is not None and np.array_equal(self._latest[0], theta):
+            return self._latest[1]
+        time, weights = self.time_covariance().detach().numpy(), self.bound.weights().detach().cpu().numpy()
+        return self.system(time, weights, float(np.exp(theta[-1])))
+
+    def _evaluate(self, theta: Floats) -> _Evaluation:
+        self.move(theta)
+        time, weights, rho = self.time_covariance(), self.bound.weights(), float(np.exp(theta[-1]))
+        self._latest = None  # its memory is needed
+        system = self.system(time.detach().numpy(), weights.detach().cpu().numpy(), rho)
+        evidence, solved = gather_evidence(system, self.constant, system.log_determinant(), in_fit=True)
+        if isinstance(system, ManyCells):
+            self._filled = system.filled
+        self._latest = theta.copy(), system
+        value, prior = evidence.negative_log_likelihood(), self.time.log_prior()
+        if prior is not None:
+            value -= prior.item()
+        return _Evaluation(value, system, evidence, solved, time, weights, prior)
+
+    def value(self, theta: Floats) -> float:
+        """Return the value alone, which takes a fraction of the time that the derivatives take."""
+        return self._evaluate(theta).value
+
+    def __call__(self, theta: Floats) -> tuple[float, Floats]:
+        """Value and derivatives.
+
+        Parameters
+        ----------
+        theta : ndarray, shape (n_free + 1,)
+            `position`, and the logarithm of the noise variance.
+
+        Returns
+        -------
+        value : float
+        gradient : ndarray, shape (n_free + 1,)
+        """
+        at = self._evaluate(theta)
+        # C changes −2 log p by tr C⁻¹∂C − vᵀ∂C v − c hᵀC⁻¹∂C C⁻¹h: v = C⁻¹(y − βh), c the variance of β.
+        fields, factors = at.solved[:1], np.ones(1)
+        if self.constant:
+            beta, variance = at.evidence.effects.mean[0], at.evidence.effects.covariance[0, 0]
+            fields, factors = np.stack([at.solved[0] - beta * at.solved[1], at.solved[1]]), np.array([1.0, variance])
+        change = at.system.trace_derivatives()
+        change.add(at.system.form_derivatives(fields, factors), -1.0)
+        on_graph = np.zeros(len(self._raw))
+        if self._raw:
+            cotangent = torch.from_numpy(0.5 * change.in_weights)
+            slopes = torch.autograd.grad(at.weights, self._raw, cotangent, allow_unused=True)
+            on_graph = np.array([0.0 if slope is None else slope.item() for slope in slopes])
+        outputs, cotangents = [at.time], [torch.from_numpy(0.5 * change.in_time)]
+        if at.time_prior is not None:
+            outputs.append(at.time_prior)
+            cotangents.append(torch.tensor(-1.0, dtype=at.time_prior.dtype))
+        in_time = self.time.pull(outputs, cotangents)
+        in_log_noise = 0.5 * at.system.covariance.rho * change.in_noise
+        return at.value, np.concatenate([on_graph, in_time, [in_log_noise]])
+
+
+def gather_evidence(
+    system: FieldSystem, constant: bool, log_determinant: float, *, in_fit: bool = False
+) -> tuple[GaussianEvidence, Floats]:
+    """Marginal likelihood of the observations, and C⁻¹ of values and ones; shape (1 or 2, n_times, n_nodes)."""
+    forms, solved = system.forms(system.grid.data(constant), in_fit=in_fit)
+    evidence = GaussianEvidence(Effects(int(constant)))
+    evidence.add(log_determinant, forms, 1, system.grid.n_observed)
+    return evidence, solved

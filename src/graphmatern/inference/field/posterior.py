@@ -1,0 +1,158 @@
+"""The field given the observed cells: means, variances, covariances and draws at any times and nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg as la
+
+from graphmatern.inference.field.objective import gather_evidence
+from graphmatern.inference.field.state_space import StateSpace
+from graphmatern.inference.field.systems import Cells
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from graphmatern.graph import Spectrum
+    from graphmatern.inference.field.systems import FieldSystem
+    from graphmatern.inference.field.time_kernel import TimeKernel
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["FieldPosterior"]
+
+
+class FieldPosterior:
+    """Predictions at cells: pairs of a time and a node, or all pairs of some times and some nodes.
+
+    A constant mean β has a flat prior (ordinary kriging): with d = 1 − kᵀC⁻¹h the mean is β̂ + kᵀC⁻¹(y − β̂h) and the
+    variance grows by d² var(β).
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        Eigenpairs of the graph.
+    time : TimeKernel
+        Kernel on time, with the parameters of ``system``.
+    system : FieldSystem
+        Equations of the observed cells.
+    constant : bool
+        Whether the mean is an unknown constant rather than 0.
+
+    Attributes
+    ----------
+    time : TimeKernel
+        Kernel on time.
+    constant, constant_variance : float
+        Mean and variance of β; 0 where there is none.
+    """
+
+    def __init__(self, spectrum: Spectrum, time: TimeKernel, system: FieldSystem, *, constant: bool) -> None:
+        self._basis = spectrum.basis
+        self.time = time
+        self.system = system
+        self._weights = system.covariance.weights
+        self._evidence, solved = gather_evidence(system, constant, 0.0)
+        self.constant, self.constant_variance = 0.0, 0.0
+        self._ones: Floats | None = None
+        self._residual = solved[0]
+        if constant:
+            effects = self._evidence.effects
+            self.constant, self.constant_variance = float(effects.mean[0]), float(effects.covariance[0, 0])
+            self._ones = solved[1]
+            self._residual = solved[0] - self.constant * solved[1]
+
+    def log_marginal_likelihood(self) -> tuple[float, float]:
+        """Log marginal likelihood, the constant included, and its standard error, 0 where it is exact."""
+        log_determinant, error = self.system.best_log_determinant()
+        return -self._evidence.negative_log_likelihood() - 0.5 * log_determinant, 0.5 * error
+
+    def cells(self, times: Floats, nodes: Longs, pairs: tuple[Longs, Longs] | None = None) -> Cells:
+        """Describe cells: pairs of rows of ``times`` and ``nodes``, or all of them.
+
+        Parameters
+        ----------
+        times : ndarray, shape (n_new_times,)
+            Times, in the unit of the grid.
+        nodes : ndarray of int64, shape (n_new_nodes,)
+            Positions of nodes in the graph.
+        pairs : tuple of ndarray of int64, optional
+            Which pairs.
+        """
+        grid, basis = self.system.grid, self._basis
+        wanted = basis[nodes]
+        return Cells(
+            self.time,
+            times,
+            grid.times,
+            (wanted * self._weights) @ basis[grid.nodes].T,
+            pairs,
+            node_variance=wanted**2 @ self._weights,
+        )
+
+    def _sensitivity(self, cells: Cells) -> Floats:
+        """How predictions change with the constant; shape ``cells.shape``."""
+        assert self._ones is not None
+        return 1.0 - self.system.project(cells, self._ones)
+
+    def mean(self, cells: Cells) -> Floats:
+        """Posterior means; shape ``cells.shape``."""
+        return self.constant + self.system.project(cells, self._residual)
+
+    def variance(self, cells: Cells) -> Floats:
+        """Posterior variances; shape ``cells.shape``."""
+        variance = cells.prior_variance() - self.system.explained(cells)
+        if self._ones is not None:
+            variance = variance + self.constant_variance * self._sensitivity(cells) ** 2
+        return np.maximum(variance, 0.0)  # rounding may leave a little less
+
+    def covariance(self, times: Floats, nodes: Longs, pairs: tuple[Longs, Longs]) -> Floats:
+        """Posterior covariance of some cells; shape (n_cells, n_cells)."""
+        cells = self.cells(times, nodes, pairs)
+        t, s = pairs
+        between_nodes = (self._basis[nodes] * self._weights) @ self._basis[nodes].T
+        covariance = self.time.values(times)[np.ix_(t, t)] * between_nodes[np.ix_(s, s)]
+        observed = self.system.grid.observed
+        for start in range(0, len(t), self.system.batch):
+            part = slice(start, start + self.system.batch)
+            crosses = cells.time[t[part], :, None] * cells.nodes[s[part], None, :] * observed
+            for column, solved in enumerate(self.system.solve(crosses), start):
+                covariance[:, column] -= self.system.project(cells, solved)
+        if self._ones is not None:
+            d = self._sensitivity(cells)
+            covariance += self.constant_variance * np.outer(d, d)
+        return np.asarray(0.5 * (covariance + covariance.T))
+
+    def _paths(self, times: Floats) -> Callable[[np.random.Generator], Floats]:
+        """Draw prior paths at increasing times, one for every eigenvector; shape (n_times, n_eigenpairs)."""
+        count = len(self._weights)
+        if isinstance(self.system, StateSpace):
+            chain, scale = self.system.chain, float(np.sqrt(self.system.variance))
+            return lambda rng: scale * chain.draw(times, count, rng)
+        size, turn = la.eigh(self.time.values(times))
+        root = turn * np.sqrt(np.maximum(size, 0.0))
+        return lambda rng: np.asarray(root @ rng.standard_normal((len(times), count)))
+
+    def sample(self, n_samples: int, times: Floats, nodes: Longs, rng: np.random.Generator) -> Floats:
+        """Draws at all pairs, by pathwise conditioning; shape (n_samples, n_new_times, n_new_nodes)."""
+        grid, basis = self.system.grid, self._basis
+        cells = self.cells(times, nodes)
+        n_old = len(grid.times)
+        joined, place = np.unique(np.concatenate([grid.times, times]), return_inverse=True)
+        draw = self._paths(joined)
+        draws = np.empty((n_samples, len(times), len(nodes)))
+        for k in range(n_samples):
+            paths = draw(rng)[place] * np.sqrt(self._weights)
+            prior = paths[:n_old] @ basis[grid.nodes].T
+            noise = np.sqrt(self.system.covariance.rho) * rng.standard_normal(grid.shape)
+            drawn = self.system.solve(((prior + noise) * grid.observed)[None])[0]
+            correction = self.system.project(cells, self._residual - drawn)
+            draws[k] = self.constant + paths[n_old:] @ basis[nodes].T + correction
+        if self._ones is not None:
+            shift = np.sqrt(self.constant_variance) * rng.standard_normal(n_samples)
+            draws += shift[:, None, None] * self._sensitivity(cells)
+        return draws

@@ -1,0 +1,1 @@
+"""Inducing nodes and leading eigenvectors."""

@@ -1,0 +1,334 @@
+"""Learning the parameters of a problem: starts, restarts, the search, and what is kept."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphmatern._validation import warn
+from graphmatern.errors import GraphMaternError, KernelError, NumericalError, NumericalWarning, ResourceError
+from graphmatern.inference.engines import ENGINES, choose_engine
+from graphmatern.inference.inducing.stochastic import train
+from graphmatern.inference.learning.optimize import Optimum, find_minimum
+from graphmatern.inference.learning.parameters import with_priors
+from graphmatern.inference.learning.problem import Fit, Known, Problem, Search
+from graphmatern.inference.learning.rehearsal import is_large, rehearse
+from graphmatern.inference.sites.gaussian import GaussianObjective
+from graphmatern.inference.sites.objective import SiteObjective
+from graphmatern.inference.threads import small_matrix_threads
+from graphmatern.likelihoods import Gaussian
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from graphmatern.inference.learning.optimize import Hessian
+    from graphmatern.inference.learning.parameters import Coordinate, Objective
+    from graphmatern.inference.process import Engine
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["learn", "search_minimum"]
+
+_RESTART_SPREAD = 1.5  # of the unconstrained coordinates: a factor of 4 or so either way
+_DOUBT = 2.0  # nats by which an optimum that rounding touches must be better than another candidate's
+_ALL_NOISE = 0.1  # prior variance, relative to the noise, at which a search may have missed a better optimum
+_LESS = 3.0  # by which the logarithm of the noise is lowered to look for it
+_ROUNDS = 4  # times that sites are begun afresh, at most
+
+
+def learn(problem: Problem, engine: str = "auto", known: Known | None = None) -> Fit:
+    """Learn the parameters and condition on the observations.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to fit to what.
+    engine : str
+        Name of the engine, or "auto".
+    known : Known, optional
+        Where an earlier fit to the same data ended; then ``engine`` names its engine.
+
+    Returns
+    -------
+    Fit
+        That of the engine's candidate with the most evidence. Candidates that take too much memory or time, or break
+        down numerically, are passed over unless none is left.
+    """
+    name, reason, normalized = choose_engine(problem, engine)
+    if problem.compares and problem.normalized is None and known is None and _is_cheap(problem, name):
+        fits = [_learn(replace(problem, normalized=which), name, reason) for which in (False, True)]
+        best = max(fits, key=lambda fit: fit.log_evidence)
+        plain, scaled = (f"{fit.log_evidence:.2f}" for fit in fits)
+        which = "the normalised" if best.normalized else "the plain"
+        more = f"{which} Laplacian has more evidence ({plain} plain, {scaled} normalised)"
+        return replace(best, reason=f"{reason}; {more}")
+    return _learn(replace(problem, normalized=normalized), name, reason, known)
+
+
+def _is_cheap(problem: Problem, engine: str) -> bool:
+    """Whether fitting twice takes seconds."""
+    return engine in ("spectral", "moments") and problem.graph.n_nodes <= 3_000 and problem.observations.count <= 400
+
+
+def _learn(problem: Problem, name: str, reason: str, known: Known | None = None) -> Fit:
+    """Learn with one engine on one Laplacian."""
+    kind: type[GaussianObjective] | type[SiteObjective] = GaussianObjective if problem.exact else SiteObjective
+    groups = kind.groups(problem)
+    if problem.in_batches:
+        inducing = ENGINES[name].candidates(problem, groups)[0]()
+        return train(problem, inducing, reason, known)  # type: ignore[arg-type]
+    best: tuple[float, Engine, Fit] | None = None
+    refused: GraphMaternError | None = None
+    for number, make in enumerate(ENGINES[name].candidates(problem, groups)):
+        try:
+            candidate, fit = _learn_candidate(problem, ENGINES[name], number, make, reason, known)
+        except (ResourceError, NumericalError, KernelError) as error:
+            refused = error if refused is None else refused
+            continue
+        own = fit.optimum.position[: len(candidate.coordinates)]
+        rank = fit.log_evidence + candidate.log_prior() - (0.0 if candidate.trusted(own) else _DOUBT)
+        if best is None or rank > best[0]:
+            best = rank, candidate, fit
+    if best is None:
+        assert refused is not None
+        raise refused
+    _, chosen, fit = best
+    count = len(chosen.coordinates)
+    return replace(fit, report=chosen.report(fit.optimum.position[:count]))
+
+
+def _objective(engine: Engine, problem: Problem, known: Known | None) -> Any:
+    """The negative log evidence: exact for Gaussian noise, else its bound at the best sites."""
+    if problem.exact:
+        return GaussianObjective(engine, problem)
+    return SiteObjective(engine, problem, None if known is None else known.sites)
+
+
+def _learn_candidate(
+    problem: Problem,
+    kind: type[Engine],
+    number: int,
+    make: Callable[[], Engine],
+    reason: str,
+    known: Known | None,
+) -> tuple[Engine, Fit]:
+    """Learn with one of an engine's candidates."""
+    hint = None
+    if kind.rehearses and known is None and problem.search.optimizer == "quasi-newton" and is_large(problem):
+        # A large graph is analysed by a thread of its own while a part of it is fitted.
+        with ThreadPoolExecutor(1) as pool:
+            made = pool.submit(make)
+            hint = rehearse(problem, kind, number, _search_candidate)
+            engine = made.result()
+    else:
+        engine = make()
+    optimum, objective, penalised = _search_candidate(problem, engine, known, hint)
+    count = len(engine.coordinates)
+    bounded = engine.bounded(optimum.position[:count]) if known is None and problem.search.optimizer else None
+    if bounded is not None:
+        engine.release()
+        engine = bounded
+        optimum, objective, penalised = _search_candidate(problem, engine, None, None)
+    position = optimum.position
+    own = position[:count]
+    posterior = objective.posterior(position)
+    fit = Fit(
+        engine.name,
+        reason,
+        bool(problem.normalized),
+        engine.kernel(own),
+        posterior.likelihood,
+        posterior,
+        optimum,
+        [*engine.coordinates, *objective.coordinates],
+        penalised,
+        jacobian=lambda: _jacobian(engine, own, len(position)),
+        sites=objective.sites(),
+        settled=objective.settled,
+        n_clipped=objective.n_clipped,
+    )
+    if isinstance(fit.likelihood, Gaussian):
+        _warn_of_lost_noise(engine.average_variance(own), problem, fit.likelihood.noise.item())
+    engine.release()
+    return engine, fit
+
+
+def _jacobian(engine: Engine, own: Floats, size: int) -> Floats:
+    """Derivatives of the logarithms of the parameters in all coordinates; shape (size, size)."""
+    found = np.eye(size)
+    found[: len(own), : len(own)] = engine.jacobian(own)
+    return found
+
+
+def _search_candidate(
+    problem: Problem,
+    engine: Engine,
+    known: Known | None,
+    hint: tuple[Floats, Floats] | None,
+    to_gain: float | None = None,
+) -> tuple[Optimum, Any, Objective]:
+    """Optimum, objective without and with priors; ``hint`` is an optimum and a curvature to begin with."""
+    with small_matrix_threads(engine.matrix_size):
+        objective = _objective(engine, problem, known)
+        coordinates = [*engine.coordinates, *objective.coordinates]
+        penalised = with_priors(objective, coordinates)
+        if known is not None:
+            objective.resume(known.optimum.position)
+            return known.optimum, objective, penalised
+        hessian: Hessian | None = None
+        others: list[Floats] = []
+        if hint is not None:
+            start, hessian = hint
+        else:
+            start = np.concatenate([engine.start, objective.start])
+            if problem.search.optimizer is not None and coordinates:
+                start, *others = _ranked_starts(penalised, start, engine, problem, objective.start)
+            if objective.information is not None:
+                hessian = _with_priors_curvature(objective.information, coordinates)
+        # With the curvature known, fewer steps lead as near.
+        enough = to_gain if to_gain is not None else objective.to_gain if hint is None else 2e-4
+
+        def search(start: Floats) -> Optimum:
+            return search_minimum(
+                penalised,
+                start,
+                coordinates,
+                problem.search,
+                hessian=hessian,
+                first_step=objective.first_step,
+                to_gain=enough,
+            )
+
+        count = 0
+        for _ in range(_ROUNDS):
+            optimum = search(start)
+            count += optimum.n_evaluations
+            if others and _is_all_noise(engine, objective, optimum.position):
+                # Other starts, with as much noise or less, may lead elsewhere.
+                less = np.concatenate([np.zeros(len(engine.coordinates)), np.full(len(objective.start), -_LESS)])
+                for rival in (other + change for other in others for change in (0.0, less)):
+                    with contextlib.suppress(NumericalError):  # a start may be nonsense, the first may not
+                        elsewhere = search(rival)
+                        count += elsewhere.n_evaluations
+                        optimum = min(optimum, elsewhere, key=lambda one: one.value)
+            if not objective.begin_afresh(optimum, penalised):
+                break
+            start = optimum.position
+        if not problem.exact:  # what was approximate on the way is to be exact now
+            objective.finish()
+            value, gradient = penalised(optimum.position)
+            optimum = replace(optimum, value=value, gradient=gradient)
+        return replace(optimum, n_evaluations=count), objective, penalised
+
+
+def _is_all_noise(engine: Engine, objective: Any, theta: Floats) -> bool:
+    """Whether an optimum explains the data as Gaussian noise and next to nothing else."""
+    if not isinstance(objective, GaussianObjective) or not objective.coordinates:
+        return False
+    return engine.average_variance(theta[:-1]) < _ALL_NOISE * float(np.exp(theta[-1]))
+
+
+def _ranked_starts(penalised: Objective, own: Floats, engine: Engine, problem: Problem, others: Floats) -> list[Floats]:
+    """The kernel's own values and those that suit many data sets, the most likely first: a start is not a promise."""
+    low, high = ([getattr(one, end) for one in engine.coordinates] for end in ("low", "high"))
+    typical = [np.concatenate([np.clip(start, low, high), others]) for start in engine.other_starts()]
+    starts = typical if problem.kernel is None and typical else [own, *typical]
+    if len(starts) == 1:
+        return starts
+    values = []
+    for start in starts:
+        try:
+            values.append(penalised(start)[0])
+        except NumericalError:
+            values.append(np.inf)
+    order = [k for k in np.argsort(values, kind="stable") if np.isfinite(values[k])]
+    return [starts[k] for k in order] or [own]
+
+
+def _with_priors_curvature(hessian: Callable[[], Floats], coordinates: Sequence[Coordinate]) -> Callable[[], Floats]:
+    """Add to a guess of the likelihood's Hessian what the priors contribute."""
+    of_priors = np.diag([0.0 if one.prior is None else one.prior.curvature for one in coordinates])
+    return lambda: hessian() + of_priors
+
+
+def search_minimum(
+    objective: Objective,
+    start: Floats,
+    coordinates: Sequence[Coordinate],
+    search: Search,
+    *,
+    hessian: Hessian | None = None,
+    first_step: float = 1.0,
+    to_gain: float | None = None,
+) -> Optimum:
+    """Find the best parameters from one or several starting points.
+
+    Parameters
+    ----------
+    objective : callable
+        Value and gradient, priors included.
+    start : ndarray, shape (n_coordinates,)
+        Where to begin.
+    coordinates : sequence of Coordinate
+        Bounds.
+    search : Search
+        How to look, and from how many points.
+    hessian : ndarray or callable, optional
+        A guess of the curvature at the start, or a function that returns one of where the objective was last evaluated.
+    first_step : float
+        Longest first step in any direction without such a guess.
+    to_gain : float, optional
+        BFGS is used, and stops where it expects to gain less than this; L-BFGS by default.
+    """
+    if search.optimizer is None or not coordinates:
+        value, gradient = objective(start)
+        return Optimum(start, value, gradient, 1, True, "parameters kept")
+    bounds = [(one.low, one.high) for one in coordinates]
+    rng = np.random.default_rng(search.seed)
+    starts = [start] + [start + _RESTART_SPREAD * rng.standard_normal(len(start)) for _ in range(search.n_restarts)]
+    best: Optimum | None = None
+    count = 0
+    for number, one in enumerate(starts):
+        guess = hessian if number == 0 or callable(hessian) else None
+        frugal = "bfgs" if to_gain is not None or guess is not None else "lbfgs"
+        try:
+            found = find_minimum(
+                objective,
+                one,
+                bounds,
+                method="adam" if search.optimizer == "adam" else frugal,
+                max_iterations=search.max_iterations,
+                learning_rate=search.learning_rate,
+                hessian=guess,
+                first_step=first_step,
+                **({} if to_gain is None else {"to_gain": to_gain}),
+                progress=search.progress,
+            )
+        except NumericalError:
+            if number == 0:  # a random start may be nonsense, the first may not
+                raise
+            continue
+        count += found.n_evaluations
+        if best is None or found.value < best.value:
+            best = found
+    assert best is not None
+    return replace(best, n_evaluations=count)
+
+
+def _warn_of_lost_noise(prior_variance: float, problem: Problem, noise: float) -> None:
+    """Warn where the noise is so small beside the prior variance that rounding shows, with an estimate."""
+    known = problem.observations.noise
+    least = noise * (1.0 if known is None else float(known.min()))
+    error = np.finfo(float).eps * prior_variance / least
+    if error > 1e-6:
+        warn(
+            f"a noise variance of {least / prior_variance:.0e} times the prior variance is near what rounding leaves: "
+            f"results have an estimated relative error of {error:.0e}. Use more noise, or bounds that keep it up",
+            NumericalWarning,
+        )

@@ -1,0 +1,281 @@
+"""Moving parameters to the maximum of the marginal likelihood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import minimize
+from tqdm import tqdm
+
+from graphmatern.errors import NumericalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Objective = Callable[[Floats], tuple[float, Floats]]
+    Hessian = Floats | Callable[[], Floats]
+
+__all__ = ["Optimum", "curvature", "find_minimum"]
+
+_FAR = 0.1  # nats to gain: closer than this, past steps describe the curvature better than the Fisher information
+_LEAST_EXPECTED = 1e-4  # curvature in any direction, in nats per squared logarithm
+_BFGS_STEPS = 60  # at most, before L-BFGS takes over
+_STEEP = 1.0  # a derivative that no optimum has: whoever claims one there is checked by L-BFGS
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Where an optimiser stopped.
+
+    Attributes
+    ----------
+    position : ndarray, shape (n_parameters,)
+        Unconstrained parameters.
+    value : float
+        Objective.
+    gradient : ndarray, shape (n_parameters,)
+        Its derivatives.
+    n_evaluations : int
+        Evaluations of the objective.
+    converged : bool
+        Whether the optimiser was satisfied.
+    message : str
+        Why it stopped.
+    """
+
+    position: Floats
+    value: float
+    gradient: Floats
+    n_evaluations: int
+    converged: bool
+    message: str
+
+
+def find_minimum(
+    objective: Objective,
+    start: Floats,
+    bounds: list[tuple[float, float]],
+    *,
+    method: str = "lbfgs",
+    max_iterations: int = 200,
+    learning_rate: float = 0.1,
+    hessian: Hessian | None = None,
+    tolerance: float = 1e-5,
+    first_step: float = 1.0,
+    to_gain: float = 2e-4,
+    progress: bool | None = None,
+) -> Optimum:
+    """Minimise a function of its value and gradient.
+
+    Parameters
+    ----------
+    objective : callable
+        Returns value and gradient.
+    start : ndarray, shape (n_parameters,)
+        Where to begin; moved into the bounds.
+    bounds : list of (float, float)
+        One pair per parameter.
+    method : {"lbfgs", "bfgs", "adam"}
+        The optimiser; "bfgs" for costly objectives: it needs few evaluations, and stops by what is left to gain.
+    max_iterations : int
+        Iterations at most.
+    learning_rate : float
+        Step size of Adam.
+    hessian : ndarray, shape (n_parameters, n_parameters), or callable, optional
+        A good guess of the curvature, positive definite, for "bfgs". Or a function that returns one of where the
+        objective was last evaluated, such as the Fisher information; where that leads nowhere, L-BFGS goes on.
+    tolerance : float
+        Largest derivative at which L-BFGS may stop.
+    first_step : float
+        Longest first step in any direction without such a guess: that of the gradient itself may end at the bounds.
+    to_gain : float
+        BFGS stops where it expects to gain less than this. With 2e-4 nats to gain, parameters are within some
+        hundredths of a standard error of the optimum.
+    progress : bool, optional
+        Whether to show a progress bar; by default, where the error stream is a terminal.
+
+    Returns
+    -------
+    Optimum
+        A point at which the objective breaks down numerically counts as bad, the more so the further it is away.
+    """
+    low, high = np.array(bounds).reshape(-1, 2).T
+    start = np.clip(start, low, high)
+    count = 0
+    good: tuple[Floats, float] | None = None
+    hidden = None if progress is None else not progress
+    bar: tqdm[Any] = tqdm(desc="fit", unit=" evaluations", disable=hidden, leave=False)
+
+    def counted(position: Floats) -> tuple[float, Floats]:
+        nonlocal count, good
+        count += 1
+        try:
+            value, gradient = objective(position)
+        except NumericalError:
+            if good is None:
+                raise
+            # A hill around the last point that worked makes the line search turn back.
+            away = position - good[0]
+            return good[1] + 1e3 * float(away @ away), 2e3 * away
+        good = position.copy(), value
+        bar.update()
+        bar.set_postfix_str(f"-log p = {value:.4f}")
+        return value, gradient
+
+    with bar:
+        if method == "adam":
+            return _adam(counted, start, low, high, max_iterations, learning_rate)
+        at_start = counted(start)
+        if method == "bfgs":
+            trusted = hessian is not None and not callable(hessian)
+            if hessian is None:
+                size = float(np.abs(at_start[1]).max(initial=0.0)) / first_step
+                hessian = max(1.0, size) * np.eye(len(start))
+            steps = max_iterations if callable(hessian) else min(max_iterations, _BFGS_STEPS)
+            optimum = _quasi_newton(counted, start, at_start, low, high, hessian, steps, to_gain)
+            # Where the curvature is large and known, so may derivatives be.
+            steep = not trusted and _steepest(optimum.position, optimum.gradient, low, high) > _STEEP
+            if (optimum.converged and not steep) or (steps == max_iterations and not callable(hessian)):
+                return replace(optimum, n_evaluations=count, converged=optimum.converged and not steep)
+            # In a curved valley L-BFGS forgets what no longer holds.
+            start, at_start = optimum.position, (optimum.value, optimum.gradient)
+        size = max(1.0, float(np.abs(at_start[1]).max(initial=0.0)) / first_step)
+
+        def scaled(position: Floats) -> tuple[float, Floats]:
+            value, gradient = at_start if np.array_equal(position, first) else counted(position)
+            return value / size, gradient / size
+
+        first = start
+
+        for _ in range(3):
+            found = minimize(
+                scaled,
+                start,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=list(zip(low, high, strict=True)),
+                options={"maxiter": max_iterations, "ftol": 1e-7 * tolerance, "gtol": tolerance / size},
+            )
+            # A line search may fail on a stale picture of the curvature: once more without it.
+            if found.success or found.status != 2:
+                break
+            start = found.x
+    # A line search that cannot improve on a flat optimum calls itself abnormal.
+    gradient = size * found.jac
+    steepest = _steepest(found.x, gradient, low, high)
+    settled = steepest < 1e-2 or (bool(found.success) and steepest < _STEEP)
+    return Optimum(found.x, size * float(found.fun), gradient, count, settled, str(found.message))
+
+
+def _held(position: Floats, gradient: Floats, low: Floats, high: Floats) -> NDArray[np.bool_]:
+    """Which coordinates would leave the bounds downhill, and stay where they are."""
+    return np.asarray(((position <= low) & (gradient > 0)) | ((position >= high) & (gradient < 0)))
+
+
+def _steepest(position: Floats, gradient: Floats, low: Floats, high: Floats) -> float:
+    """Largest derivative of those that do not point out of the bounds."""
+    return float(np.abs(gradient[~_held(position, gradient, low, high)]).max(initial=0.0))
+
+
+def _quasi_newton(
+    objective: Objective,
+    start: Floats,
+    at_start: tuple[float, Floats],
+    low: Floats,
+    high: Floats,
+    hessian: Hessian,
+    steps: int,
+    to_gain: float,
+) -> Optimum:
+    """BFGS within bounds from a guess of the Hessian, for costly objectives.
+
+    Where the guess is a function, it is called again after every step far from the minimum: Fisher scoring.
+    """
+    model = np.empty(0) if callable(hessian) else hessian
+    position, count = start, 1
+    value, gradient = at_start
+    expected = np.inf
+    for _ in range(steps):
+        if callable(hessian) and expected > _FAR:
+            model = _with_curvature(hessian())
+        free = ~_held(position, gradient, low, high)
+        direction = np.zeros_like(position)
+        direction[free] = -np.linalg.solve(model[np.ix_(free, free)], gradient[free])
+        expected = -0.5 * float(gradient @ direction)
+        if expected < to_gain:
+            return Optimum(position, value, gradient, count, True, f"less than {to_gain:g} nats to gain")
+        size = min(1.0, 2.0 / float(np.abs(direction).max()))  # never more than a factor of e² at once
+        while True:
+            trial = np.clip(position + size * direction, low, high)
+            count += 1
+            trial_value, trial_gradient = objective(trial)
+            if trial_value <= value + 1e-4 * float(gradient @ (trial - position)) or size < 1e-6:
+                break
+            size *= 0.3
+        step, change = trial - position, trial_gradient - gradient
+        along = float(step @ change)
+        if along > 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
+            image = model @ step
+            model = model + np.outer(change, change) / along - np.outer(image, image) / float(step @ image)
+        if trial_value > value:
+            break
+        position, value, gradient = trial, trial_value, trial_gradient
+    else:
+        expected = np.inf  # a picture of the curvature that needs so many steps is not to be trusted
+    settled = expected < 1e-2 or _steepest(position, gradient, low, high) < 1e-2
+    return Optimum(position, value, gradient, count, settled, f"not converged after {count} evaluations")
+
+
+def _with_curvature(hessian: Floats) -> Floats:
+    """Give a Hessian some curvature in every direction: where data say nothing, steps stay finite."""
+    values, vectors = np.linalg.eigh(hessian)
+    return np.asarray((vectors * np.maximum(values, _LEAST_EXPECTED)) @ vectors.T)
+
+
+def _adam(objective: Objective, start: Floats, low: Floats, high: Floats, steps: int, rate: float) -> Optimum:
+    """Adam (Kingma and Ba 2015) for a fixed number of steps, as the paper uses it."""
+    position = start.copy()
+    first, second = np.zeros_like(start), np.zeros_like(start)
+    value, gradient = objective(position)
+    for step in range(1, steps + 1):
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        scaled = (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+        position = np.clip(position - rate * scaled, low, high)
+        value, gradient = objective(position)
+    settled = _steepest(position, gradient, low, high) < 1e-2
+    return Optimum(position, value, gradient, steps + 1, settled, f"{steps} steps of Adam")
+
+
+def curvature(
+    objective: Objective, position: Floats, step: float = 1e-4, *, along: NDArray[np.int64] | None = None
+) -> Floats:
+    """Hessian by central differences of the gradient, symmetric.
+
+    Parameters
+    ----------
+    objective : callable
+        Value and gradient.
+    position : ndarray, shape (n_parameters,)
+        Where.
+    step : float
+        Size of the differences.
+    along : ndarray of int64, shape (k,), optional
+        Coordinates of interest; all by default.
+
+    Returns
+    -------
+    ndarray, shape (k, k)
+    """
+    chosen = np.arange(len(position)) if along is None else along
+    rows = []
+    for direction in step * np.eye(len(position))[chosen]:
+        after, before = objective(position + direction)[1], objective(position - direction)[1]
+        rows.append((after - before)[chosen] / (2 * step))
+    hessian = np.array(rows).reshape(len(chosen), len(chosen))
+    return np.asarray(0.5 * (hessian + hessian.T))

@@ -1,0 +1,247 @@
+"""What is known about parameters before the fit: where they may lie, and their priors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphmatern._validation import FaultList, abbreviate, check_positive
+from graphmatern.errors import KernelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from graphmatern._parameters import Parameterized
+
+    Floats = NDArray[np.float64]
+    Objective = Callable[[Floats], tuple[float, Floats]]
+
+__all__ = ["Coordinate", "LogNormal", "PriorsAndBounds", "free_parameters", "move_parameters", "with_priors"]
+
+# Default bounds, by the last word of a parameter's label.
+_BOUNDS = {
+    "nu": (0.05, 100.0),
+    "lengthscale": (1e-3, 1e5),
+    "variance": (1e-6, 1e6),
+    "noise": (1e-6, 1e4),  # with less noise, rounding decides
+    "scale": (1e-4, 1e4),
+    "df": (2.05, 1e3),
+    "dispersion": (1e-6, 1e3),
+    "laziness": (3e-7, 1.0 - 3e-7),
+}
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    """A log-normal prior: the logarithm of the parameter is normal, and the fit maximises over that logarithm.
+
+    Parameters
+    ----------
+    median : float
+        Median of the parameter, and where the prior alone would put it.
+    spread : float
+        Standard deviation of its logarithm: 0.7 allows a factor of 2 either way, 2.3 a factor of 10.
+
+    Examples
+    --------
+    >>> import graphmatern as gm
+    >>> city = gm.make_roads(200, seed=0)
+    >>> y = gm.Matern(nu=1, lengthscale=5.0).on(city).sample(random_state=0).numpy()[0]
+    >>> tight = gm.LogNormal(median=2.0, spread=0.01)
+    >>> model = gm.GraphGPRegressor(city, gm.Matern(nu=1, fixed="nu"), priors={"lengthscale": tight})
+    >>> round(model.fit(city.nodes, y).kernel_.lengthscale.item(), 1)
+    2.0
+    """
+
+    median: float
+    spread: float
+
+    def __post_init__(self) -> None:
+        faults = FaultList("no prior was made", KernelError)
+        check_positive("median", self.median, faults, remedy="It is a value of the parameter.")
+        check_positive("spread", self.spread, faults, remedy="It is a standard deviation, of the logarithm.")
+        faults.raise_if_any()
+
+    def penalty(self, logarithm: float) -> tuple[float, float]:
+        """Negative log density of the logarithm, its constant included, and its derivative."""
+        z = (logarithm - np.log(self.median)) / self.spread
+        return float(0.5 * z**2 + np.log(self.spread) + 0.5 * np.log(2 * np.pi)), float(z / self.spread)
+
+    @property
+    def curvature(self) -> float:
+        """Second derivative of `penalty`."""
+        return self.spread**-2
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One free parameter as the optimiser sees it.
+
+    Attributes
+    ----------
+    label : str
+        Name for reports, such as "lengthscale".
+    low, high : float
+        Bounds of the unconstrained coordinate: a logarithm, or a logit for a laziness.
+    prior : LogNormal, optional
+        Its prior.
+    """
+
+    label: str
+    low: float
+    high: float
+    prior: LogNormal | None = None
+
+
+@dataclass(frozen=True)
+class PriorsAndBounds:
+    """Priors and bounds that the caller gave, by parameter name; a name stands for every term of a sum.
+
+    Attributes
+    ----------
+    bounds : mapping of str to (float, float)
+        Least and largest value.
+    priors : mapping of str to LogNormal
+        Priors.
+    """
+
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    priors: Mapping[str, LogNormal] = field(default_factory=dict)
+
+    def concern(self, label: str) -> bool:
+        """Whether anything was said about a parameter."""
+        return label in self.bounds or label in self.priors
+
+    def allowed(self, label: str) -> tuple[float, float]:
+        """Least and largest value of a parameter, by the last word of its label."""
+        word = label.rpartition(".")[2]
+        low, high = self.bounds.get(word, _BOUNDS.get(word, (1e-300, 1e300)))
+        return float(low), float(high)
+
+    def coordinate(
+        self,
+        label: str,
+        free: Callable[[Floats], Any] = np.log,
+        *,
+        low: float = -np.inf,
+        high: float = np.inf,
+    ) -> Coordinate:
+        """Bounds and prior of one parameter.
+
+        Parameters
+        ----------
+        label : str
+            Its name, or path in a sum.
+        free : callable
+            From the parameter to its unconstrained coordinate.
+        low, high : float
+            Further bounds of the coordinate, which the caller's do not replace.
+        """
+        least, most = np.asarray(free(np.array(self.allowed(label))), dtype=np.float64).tolist()
+        return Coordinate(label, max(low, least), min(high, most), self.priors.get(label.rpartition(".")[2]))
+
+    def check(self, labels: Sequence[str], held: Iterable[str], faults: FaultList) -> None:
+        """Note names of no parameter or of held ones, bounds that are none, and priors of another kind.
+
+        Parameters
+        ----------
+        labels : sequence of str
+            Parameters there are.
+        held : iterable of str
+            Those that are held in every term, so that neither bounds nor priors can have an effect.
+        faults : FaultList
+            Where faults are noted.
+        """
+        words, held = {label.rpartition(".")[2] for label in labels}, set(held)
+        given = (("bounds", self.bounds), ("priors", self.priors))
+        wrong = [(argument, table) for argument, table in given if not isinstance(table, Mapping)]
+        for argument, table in wrong:
+            rule = "must be a dictionary by parameter name"
+            faults.add(argument, rule, f"a {type(table).__name__}", "Such as bounds={'noise': (0.01, 1.0)}.")
+        if wrong:
+            return
+        for argument, table in given:
+            unknown = sorted(map(str, set(table) - words))
+            if unknown:
+                rule = f"must name parameters ({', '.join(sorted(words))})"
+                faults.add(argument, rule, abbreviate(unknown), "Correct or remove these names.")
+            idle = sorted(map(str, set(table) & held))
+            if idle:
+                rule = "must name parameters that are learned, not held"
+                faults.add(argument, rule, abbreviate(idle), "Remove these names, or take them out of `fixed`.")
+        for name, pair in self.bounds.items():
+            if not _is_range(pair):
+                rule = "must be pairs of positive numbers, the smaller first"
+                faults.add("bounds", rule, f"{name!r}: {pair!r}", "Such as {'lengthscale': (1.0, 100.0)}.")
+        for name, prior in self.priors.items():
+            if not isinstance(prior, LogNormal) or name == "laziness":
+                rule = "must be gm.LogNormal priors, of positive parameters"
+                faults.add("priors", rule, f"{name!r}: {prior!r}", "Such as {'noise': gm.LogNormal(0.1, 1.0)}.")
+
+
+def _is_range(pair: Any) -> bool:
+    try:
+        low, high = (np.nan if isinstance(value, bool | str) else float(value) for value in pair)
+    except (TypeError, ValueError):
+        return False
+    return bool(0.0 < low < high < np.inf)
+
+
+def with_priors(objective: Objective, coordinates: Sequence[Coordinate]) -> Objective:
+    """Add the priors' penalties to a negative log likelihood."""
+    informed = [(place, one.prior) for place, one in enumerate(coordinates) if one.prior is not None]
+    if not informed:
+        return objective
+
+    def penalised(theta: Floats) -> tuple[float, Floats]:
+        value, gradient = objective(theta)
+        gradient = gradient.copy()
+        for place, prior in informed:
+            penalty, slope = prior.penalty(float(theta[place]))
+            value += penalty
+            gradient[place] += slope
+        return value, gradient
+
+    return penalised
+
+
+def free_parameters(module: Any, rules: PriorsAndBounds) -> tuple[list[Any], list[Coordinate], Floats]:
+    """Free parameters of a kernel or likelihood, and how an optimiser sees them.
+
+    Parameters
+    ----------
+    module : Kernel or Likelihood
+        Whose parameters are moved.
+    rules : PriorsAndBounds
+        What the caller said about them.
+
+    Returns
+    -------
+    raw : list of torch.nn.Parameter
+        Unconstrained values.
+    coordinates : list of Coordinate
+        Their names, bounds and priors.
+    start : ndarray, shape (n_free,)
+        Where they are.
+    """
+    raw, coordinates = [], []
+    for path, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        owner: Parameterized = module.get_submodule(path.rpartition(".")[0])
+        domain = type(owner).parameter(path.rpartition(".")[2].removeprefix("raw_")).domain
+        label = path.replace("raw_", "").replace("_terms", "terms")
+        raw.append(parameter)
+        coordinates.append(rules.coordinate(label, domain.free_values))
+    return raw, coordinates, np.array([parameter.item() for parameter in raw])
+
+
+def move_parameters(raw: Sequence[Any], position: Floats) -> None:
+    """Set unconstrained parameters."""
+    for parameter, value in zip(raw, position, strict=True):
+        parameter.data.fill_(float(value))

@@ -1,0 +1,119 @@
+"""A fit to part of a large graph comes first: it finds good starting values and the curvature for little."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphmatern.errors import GraphMaternError, NumericalError
+from graphmatern.graph import Graph
+from graphmatern.inference.learning.optimize import curvature
+from graphmatern.inference.observations import Observations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from graphmatern.inference.learning.problem import Problem
+    from graphmatern.inference.process import Engine
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["is_large", "neighbourhood", "rehearse"]
+
+_LARGE = 60_000  # nodes
+_PARTS, _PART_SHARE, _PART_NODES = 8, 30, (12_000, 40_000)
+_PART_OBSERVATIONS = 500  # fewer say too little
+# Less is enough than on the whole graph, which will move the parameters by more.
+_TO_GAIN = 2e-3  # nats
+
+
+def is_large(problem: Problem) -> bool:
+    """Whether a part of the problem should be fitted first."""
+    kernel = problem.kernel
+    held = set() if kernel is None else set(getattr(kernel, "fixed", ())) - {"nu"}
+    return (
+        problem.graph.n_nodes >= _LARGE
+        and problem.likelihood.gaussian
+        and not problem.likelihood.fixed
+        and not held
+        and not problem.rules.concern("variance")
+    )
+
+
+def rehearse(
+    problem: Problem, kind: type[Engine], number: int, search: Callable[..., Any]
+) -> tuple[Floats, Floats] | None:
+    """Optimum and curvature on part of a large graph, scaled to the whole; None where that is not worth it.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    kind : type of Engine
+        The engine.
+    number : int
+        Which of its candidates to fit.
+    search : callable
+        Searches for the optimum of a problem with an engine; returns it, and the objective without and with priors.
+    """
+    part = _part_of(problem, int(np.clip(problem.graph.n_nodes // _PART_SHARE, *_PART_NODES)))
+    if part.observations.count < _PART_OBSERVATIONS:
+        return None
+    try:
+        engine = kind.candidates(part, part.observations.groups)[number]()
+        optimum, _, penalised = search(part, engine, None, None, _TO_GAIN)
+        hessian = curvature(penalised, optimum.position)
+        coordinates = [*engine.coordinates, part.rules.coordinate("noise")]
+    except (NumericalError, GraphMaternError):
+        return None
+    room = min((one.high - x for one, x in zip(coordinates, optimum.position, strict=True)), default=0.0)
+    if not np.isfinite(hessian).all() or np.linalg.eigvalsh(hessian)[0] <= 0.0 or room < 1e-3:
+        return None
+    return optimum.position, hessian * (problem.observations.count / part.observations.count)
+
+
+def _part_of(problem: Problem, size: int) -> Problem:
+    """The problem on a few neighbourhoods of observed nodes, together of about ``size`` nodes."""
+    graph, observed = problem.graph, problem.observations
+    rng = np.random.default_rng(0)
+    seeds = rng.choice(np.unique(observed.nodes), _PARTS)
+    kept = np.sort(neighbourhood(graph, np.unique(seeds), size))
+    place = np.full(graph.n_nodes, -1)
+    place[kept] = np.arange(len(kept))
+    masses = None if graph.masses is None else graph.masses[kept]
+    rows = np.flatnonzero(place[observed.nodes] >= 0)
+    observations = Observations(
+        place[observed.nodes[rows]],
+        observed.y[rows],
+        observed.node_design[kept],
+        None if observed.noise is None else observed.noise[rows],
+        None if observed.offset is None else observed.offset[rows],
+    )
+    return replace(
+        problem,
+        graph=Graph.from_adjacency(graph.weights[kept][:, kept], masses=masses),
+        observations=observations,
+        search=replace(problem.search, n_restarts=0),
+    )
+
+
+def neighbourhood(graph: Graph, seeds: Longs, size: int) -> Longs:
+    """Nodes nearest to some seeds by number of edges, about ``size`` of them."""
+    pointers, neighbours = graph.weights.indptr, graph.weights.indices
+    reached = np.zeros(graph.n_nodes, dtype=bool)
+    reached[seeds] = True
+    rings, ring, count = [seeds], seeds, len(seeds)
+    while count < size and len(ring):
+        starts, lengths = pointers[ring], pointers[ring + 1] - pointers[ring]
+        offsets = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        around = np.unique(neighbours[np.repeat(starts, lengths) + offsets])
+        ring = around[~reached[around]][: size - count].astype(np.int64)
+        reached[ring] = True
+        rings.append(ring)
+        count += len(ring)
+    return np.concatenate(rings).astype(np.int64)

@@ -1,0 +1,1 @@
+"""Matérn kernels of integer smoothness, through sparse precisions."""

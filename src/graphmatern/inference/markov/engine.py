@@ -1,0 +1,281 @@
+"""The Markov engine: Matérn kernels of integer smoothness, through sparse precisions.
+
+Its coordinates are log κ and log a: in the amplitude an evaluation needs no trace of Q⁻¹, so it stands in for the
+variance unless something is said about that: it is held, bounded, or has a prior.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from math import comb
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from graphmatern._validation import FaultList
+from graphmatern.errors import KernelError, ResourceError
+from graphmatern.inference.learning.parameters import Coordinate
+from graphmatern.inference.markov.precision import markov_precision
+from graphmatern.inference.markov.process import MarkovProcess, Workspace
+from graphmatern.inference.process import Engine
+from graphmatern.kernels import Matern
+from graphmatern.sparse import power_nnz
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from graphmatern.inference.learning.parameters import PriorsAndBounds
+    from graphmatern.inference.learning.problem import Problem
+    from graphmatern.inference.observations import Group
+    from graphmatern.kernels import Kernel
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["MarkovEngine", "smoothnesses"]
+
+START_LENGTHSCALES = (2.0, 8.0, 32.0)
+_OPEN_SECONDS = 5.0  # of one factorisation, for smoothnesses that are only tried
+_OPERATIONS_PER_SECOND = 3e10
+_LOG_RANGE = 30.0  # of the amplitude, either way; the variance has bounds of its own
+_ACCURATE = 1e-4  # estimated relative error up to which a smoothness that nobody asked for may be chosen
+
+
+def smoothnesses(kernel: object, rules: PriorsAndBounds | None = None) -> tuple[int, ...]:
+    """Integer smoothnesses to try for a kernel, within bounds; none where it has no sparse precision."""
+    if kernel is None or (isinstance(kernel, Matern) and kernel.chooses_nu):
+        low, high = (0.0, np.inf) if rules is None else rules.allowed("nu")
+        return tuple(nu for nu in (1, 2, 3) if low <= nu <= high)
+    if isinstance(kernel, Matern):
+        nu = kernel.values()["nu"]
+        return (int(nu),) if nu == round(nu) and nu >= 1 else ()
+    return ()
+
+
+class MarkovEngine(Engine):
+    """Exact inference for one integer smoothness.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to fit.
+    groups : list of Group
+        The observations.
+    nu : int
+        Smoothness.
+    """
+
+    name: ClassVar[str] = "markov"
+    to_gain: ClassVar[float] = 1e-7
+    rehearses: ClassVar[bool] = True
+
+    def __init__(self, problem: Problem, groups: list[Group], nu: int) -> None:
+        self._problem, self.groups = problem, groups
+        self._given: Matern | None = problem.kernel  # type: ignore[assignment]
+        self._open = len(smoothnesses(problem.kernel)) > 1
+        graph, normalized = problem.graph, bool(problem.normalized)
+        if self._open and nu > 1:
+            _check_time(problem, nu)
+        self.precision = markov_precision(graph, nu, normalized=normalized, n_threads=problem.n_threads)
+        self.workspace = Workspace(self.precision)
+        self._smoother: Any = None
+        held = set() if self._given is None else set(self._given.fixed)
+        # Where the likelihood does not see the scale, the amplitude is held: no trace is needed.
+        blind = problem.likelihood.scale_invariant
+        self._in_variance = not blind and (
+            "variance" in held or problem.rules.concern("variance") or problem.in_variance
+        )
+        # The amplitude, named after what it stands in for, around one that gives a variance near 1.
+        diagonal = float(graph.laplacian(normalized).diagonal().mean())
+        centre = nu * float(np.log(self.precision.shift(START_LENGTHSCALES[1]) + diagonal))
+        scale = Coordinate("variance", centre - _LOG_RANGE, centre + _LOG_RANGE)
+        every = [
+            None if "lengthscale" in held else self._lengthscale(),
+            None
+            if blind or "variance" in held
+            else problem.rules.coordinate("variance")
+            if self._in_variance
+            else scale,
+        ]
+        self._free = np.array([one is not None for one in every])
+        self.coordinates = [one for one in every if one is not None]
+        self._dense = self._choose_dense()
+
+    @classmethod
+    def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Self]]:
+        """One engine for each smoothness that the kernel leaves open, within bounds."""
+        faults = FaultList("nothing was fitted", KernelError)
+        if not smoothnesses(problem.kernel):
+            rule = "must be Matérn of integer smoothness for engine='markov'"
+            remedy = "Use Matern with nu = 1, 2 or 3, or engine='spectral'."
+            raise faults.raise_now("kernel", rule, repr(problem.kernel), remedy)
+        possible = smoothnesses(problem.kernel, problem.rules)
+        if not possible:
+            rule = "must include a whole number from 1 to 3 for engine='markov'"
+            raise faults.raise_now("bounds", rule, f"'nu': {problem.rules.bounds['nu']!r}", "Or use engine='spectral'.")
+        return [lambda nu=nu: cls(problem, groups, nu) for nu in possible]  # type: ignore[misc]
+
+    # ------------------------------------------------------------------ coordinates
+    @cached_property
+    def _base(self) -> Floats:
+        """Where the kernel lies; on large graphs this takes a factorisation, and is not always asked for."""
+        values = {} if self._given is None else self._given.values()
+        lengthscale = values.get("lengthscale", START_LENGTHSCALES[0])
+        if self._free[0] and self._problem.search.optimizer is not None:
+            bounds = self.coordinates[0]
+            lengthscale = float(np.clip(lengthscale, *np.exp([bounds.low, bounds.high])))
+        return self._point(lengthscale, values.get("variance", 1.0))
+
+    @property
+    def start(self) -> Floats:  # type: ignore[override]
+        """Where the kernel's own values lie; shape (n_coordinates,)."""
+        return np.asarray(self._base[self._free])
+
+    def _point(self, lengthscale: float, variance: float) -> Floats:
+        """Log κ, and log σ² or log a, whichever is moved; shape (2,)."""
+        log_kappa = float(np.log(lengthscale))
+        scale = variance if self._in_variance else variance / self.unit_variance(log_kappa)
+        return np.array([log_kappa, np.log(scale)])
+
+    def _lengthscale(self) -> Coordinate:
+        """Bounds and prior of the lengthscale, which rounding keeps from becoming too long."""
+        longest = self.precision.longest_lengthscale()
+        rules = self._problem.rules
+        found = rules.coordinate("lengthscale", high=float(np.log(longest)))
+        if found.low >= found.high:
+            faults = FaultList("nothing was fitted", KernelError)
+            rule = f"must allow lengthscales below {longest:.4g}: beyond, rounding decides (ν = {self.precision.nu})"
+            received = f"'lengthscale': {rules.bounds.get('lengthscale')!r}"
+            raise faults.raise_now("bounds", rule, received, "Use a smaller ν, or engine='spectral'.")
+        return found
+
+    def point(self, position: Floats) -> Floats:
+        """Log κ and log a at some coordinates; shape (2,)."""
+        found = np.empty(2) if self._free.all() else self._base.copy()
+        found[self._free] = position
+        if self._in_variance:
+            found[1] -= np.log(self.unit_variance(found[0]))
+        return found
+
+    def at(self, position: Floats) -> MarkovProcess:
+        """Return the process at some coordinates."""
+        point = self.point(position)
+        lengthscale, amplitude = np.exp(point).tolist()
+
+        def chain(gradient: Floats) -> Floats:
+            if self._in_variance and self._free[0]:
+                # The amplitude follows the lengthscale, so that the average variance stays.
+                gradient[0] -= gradient[1] * self.unit_variance_slope(point[0])
+            return np.asarray(gradient[self._free])
+
+        return MarkovProcess(self.workspace, self.groups, lengthscale, amplitude, chain, dense=self._dense)
+
+    def other_starts(self) -> list[Floats]:
+        """Typical lengthscales within the bounds, where it is learned."""
+        if not self._free[0]:
+            return []
+        bounds = self.coordinates[0]
+        variance = 1.0 if self._free[1] or self._given is None else self._given.values()["variance"]
+        lengthscales = dict.fromkeys(
+            float(np.exp(np.clip(np.log(k), bounds.low, bounds.high))) for k in START_LENGTHSCALES
+        )
+        return [self._point(lengthscale, variance)[self._free] for lengthscale in lengthscales]
+
+    def _choose_dense(self) -> bool:
+        """Whether K_xx at the observations, by solves, takes less than selected inverses for as many updates."""
+        cost, updates = self.precision.analysis.cost, self._problem.updates
+        nodes = self.precision.graph.n_nodes
+        sizes = [len(np.unique(group.nodes)) for group in self.groups]
+        by_solves = sum(4.0 * n * cost.nnz_factor + updates * 3.0 * n**3 for n in sizes)
+        by_inverses = updates * len(sizes) * (3.0 * cost.flops + 20.0 * cost.nnz_factor)
+        fits = sum(sizes) * nodes < 2**26  # the solutions are dense
+        return updates > 1 and fits and by_solves < by_inverses
+
+    # ------------------------------------------------------------------ the prior variance
+    def unit_variance(self, log_lengthscale: float) -> float:
+        """Average prior variance over the nodes at amplitude 1: tr(A^(−½) M^(−ν) A^(−½)) / N."""
+        lengthscale = float(np.exp(log_lengthscale))
+        if self.precision.shifted is self.precision.polynomial:  # ν = 1 and no masses: Q is M
+            _, inverse = self.workspace.shifted(self.precision.shift(lengthscale))
+        else:
+            _, inverse = self.workspace.posterior(self.precision.coefficients(lengthscale, 1.0))
+        return float(inverse.diagonal_ordered().mean())
+
+    def unit_variance_slope(self, log_lengthscale: float) -> float:
+        """Derivative of log `unit_variance` in log κ.
+
+        d/dc tr(A^(−½) M^(−ν) A^(−½)) = −ν tr(A^(−½) M^(−ν−1) A^(−½)): the average variance of the next smoothness, at
+        the same shift c = 2ν/κ².
+        """
+        precision = self.precision
+        nu, c = precision.nu, precision.shift(float(np.exp(log_lengthscale)))
+        if self._smoother is None:
+            self._smoother = precision.next_polynomial()
+        lower = self._smoother.lower(np.array([comb(nu + 1, j) * c ** (nu + 1 - j) for j in range(nu + 2)]))
+        smoother = float(self._smoother.analysis.factorize_lower(lower).diagonal_of_inverse().mean())
+        return 2.0 * c * nu * smoother / self.unit_variance(log_lengthscale)
+
+    def average_variance(self, position: Floats) -> float:
+        """Average prior variance over the nodes."""
+        if self._given is not None and "variance" in self._given.fixed and self._in_variance:
+            return self._given.values()["variance"]  # what is held stays to the last digit
+        log_kappa, log_a = self.point(position)
+        return float(np.exp(log_a) * self.unit_variance(log_kappa))
+
+    def kernel(self, position: Floats) -> Kernel:
+        """Return the kernel at some coordinates."""
+        fixed = () if self._given is None else tuple(name for name in self._given.fixed if name != "nu")
+        lengthscale = float(np.exp(self.point(position)[0]))
+        return Matern(self.precision.nu, lengthscale, self.average_variance(position), fixed=("nu", *fixed))
+
+    def jacobian(self, position: Floats) -> Floats:
+        """Derivatives of log lengthscale and log variance in the coordinates; shape (n_free, n_free)."""
+        found = np.eye(2)
+        if not self._in_variance and self._free[0]:
+            found[1, 0] = self.unit_variance_slope(self.point(position)[0])
+        return np.asarray(found[np.ix_(self._free, self._free)])
+
+    def log_prior(self) -> float:
+        """Log prior of the smoothness, where several are tried."""
+        prior = self._problem.rules.priors.get("nu")
+        return 0.0 if prior is None else -prior.penalty(float(np.log(self.precision.nu)))[0]
+
+    # ------------------------------------------------------------------ the fit
+    def bounded(self, position: Floats) -> Self | None:
+        """Return an engine that moves the variance itself, where the amplitude has taken it out of its bounds."""
+        if self._in_variance or len(self.coordinates) < 2 or self._problem.likelihood.scale_invariant:
+            return None
+        low, high = self._problem.rules.allowed("variance")
+        if low <= self.average_variance(position) <= high:
+            return None
+        return type(self)(replace(self._problem, in_variance=True), self.groups, self.precision.nu)
+
+    def release(self) -> None:
+        """Give back the memory of factors and selected inverses."""
+        self.workspace.release()
+        self._smoother = None
+
+    def trusted(self, position: Floats) -> bool:
+        """Whether an optimum of this smoothness is accurate enough to be preferred to another's."""
+        return self.precision.relative_error(float(np.exp(self.point(position)[0]))) < _ACCURATE
+
+    def report(self, position: Floats) -> dict[str, Any]:
+        """Nothing, but warn where rounding shows, unless the smoothness was chosen with that in mind."""
+        if not (self._open and self.trusted(position)):
+            self.precision.warn_if_inaccurate(float(np.exp(self.point(position)[0])))
+        return {}
+
+
+def _check_time(problem: Problem, nu: int) -> None:
+    """Refuse a smoothness that is only tried, not asked for, where its factorisations would take long."""
+    graph, normalized = problem.graph, bool(problem.normalized)
+    # A factor with h entries in n columns takes at least h²/n operations, and has no fewer entries than Δ^ν.
+    most = int(2.0 * np.sqrt(_OPEN_SECONDS * _OPERATIONS_PER_SECOND * graph.n_nodes))
+    fits = power_nnz(graph.laplacian(normalized), nu, limit=most) < most
+    if fits:
+        precision = markov_precision(graph, nu, normalized=normalized, n_threads=problem.n_threads)
+        fits = precision.analysis.cost.seconds <= _OPEN_SECONDS
+    if not fits:
+        raise ResourceError(f"ν = {nu} was not tried, since it would take long here. To use it, name it in the kernel.")

@@ -1,0 +1,308 @@
+"""The latent processes given the observations, at any node, and what the likelihood makes of them.
+
+The prediction at a node is η = hᵀb + f with coefficients b that are integrated out: with m and M the means of f for the
+sites' potentials p and for ηH, the mean of η is hᵀb̂ + m − M b̂ and its variance that of f plus dᵀ cov(b) d, d = h − M.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from scipy.special import ndtri
+
+from graphmatern.inference.effects import Effects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from graphmatern.inference.observations import Group, Observations
+    from graphmatern.inference.process import Predictive
+    from graphmatern.likelihoods import Likelihood, Numeric
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+# Share of the precision of an observation given all others; less is rounding.
+_NOTHING_LEFT = 1e-10
+
+__all__ = ["Part", "Posterior"]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One latent process given one group of observations.
+
+    Attributes
+    ----------
+    predictive : Predictive
+        The process under sites.
+    group : Group
+        The observations.
+    latent : int
+        Which latent process.
+    precision : ndarray, shape (n,)
+        Precisions η of the sites.
+    potentials : ndarray, shape (n, n_replicates)
+        Potentials p of the sites, one column per replicate of the group.
+    """
+
+    predictive: Predictive
+    group: Group
+    latent: int
+    precision: Floats
+    potentials: Floats
+
+    def effect_means(self, nodes: Longs) -> Floats:
+        """M at some nodes; shape (n_nodes, n_effects)."""
+        if not self.group.design.shape[1]:
+            return np.zeros((len(nodes), 0))
+        return self.predictive.means(nodes, self.precision[:, None] * self.group.design)
+
+
+class Posterior:
+    """Latent processes, one for each class or one for each replicate, and the response g(η) of numbers.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        The processes, group by group.
+    observations : Observations
+        What was observed where.
+    likelihood : Likelihood
+        With the learned parameters.
+    effect_precision : float
+        Prior precision of the coefficients; 0 for a flat prior.
+    """
+
+    def __init__(
+        self, parts: Sequence[Part], observations: Observations, likelihood: Likelihood, effect_precision: float
+    ) -> None:
+        self._parts = list(parts)
+        self._observations, self.likelihood = observations, likelihood
+        self._effect_precision = effect_precision
+        self._memory: dict[str, tuple[Longs, Floats]] = {}
+        self.n_latents = 1 + max(part.latent for part in self._parts)
+        self.n_replicates = observations.n_replicates
+
+    def __repr__(self) -> str:
+        where = f"{len(np.unique(self._observations.nodes)):,} of {len(self._observations.node_design):,} nodes"
+        return f"Posterior({self.n_latents} latent, {self.n_replicates} replicates, observed at {where})"
+
+    # ------------------------------------------------------------------ linear effects
+    @cached_property
+    def effects(self) -> list[Effects]:
+        """Coefficients of the linear effects, for each latent process."""
+        found = [Effects(self._observations.n_effects, self._effect_precision) for _ in range(self.n_latents)]
+        if not self._observations.n_effects:
+            return found
+        for part in self._parts:
+            group = part.group
+            columns = np.hstack([part.potentials, part.precision[:, None] * group.design])
+            means = part.predictive.means(group.nodes, columns)
+            alpha = columns - part.precision[:, None] * means
+            r = group.n_replicates
+            found[part.latent].add(r * group.design.T @ alpha[:, r:], group.design.T @ alpha[:, :r].sum(axis=1))
+        return found
+
+    @property
+    def coefficients(self) -> Floats:
+        """Means of the coefficients; shape (n_latents, n_effects)."""
+        return np.stack([one.mean if one.count else np.zeros(0) for one in self.effects])
+
+    @property
+    def coefficient_covariance(self) -> Floats:
+        """Covariances of the coefficients; shape (n_latents, n_effects, n_effects)."""
+        return np.stack([one.covariance if one.count else np.zeros((0, 0)) for one in self.effects])
+
+    def _sensitivity(self, part: Part, nodes: Longs) -> Floats:
+        """How predictions change with the coefficients, h − M; shape (n_nodes, n_effects)."""
+        return self._observations.node_design[nodes] - part.effect_means(nodes)
+
+    # ------------------------------------------------------------------ latent processes
+    def _rows(self, part: Part) -> Longs:
+        """Where a part's processes stand among all, latent processes first, then replicates."""
+        return part.latent * self.n_replicates + part.group.columns
+
+    def _remembered(self, what: str, nodes: Longs, find: Callable[[Longs], Floats]) -> Floats:
+        """What was last found for the same nodes, or is found now: tables ask for the same thing several times."""
+        known = self._memory.get(what)
+        if known is None or not np.array_equal(known[0], nodes):
+            known = self._memory[what] = nodes.copy(), find(nodes)
+        return known[1].copy()
+
+    def latent_mean(self, nodes: Longs) -> Floats:
+        """Means of η; shape (n_latents · n_replicates, n_nodes)."""
+        return self._remembered("mean", nodes, self._find_mean)
+
+    def latent_variance(self, nodes: Longs) -> Floats:
+        """Variances of η; shape (n_latents · n_replicates, n_nodes)."""
+        return self._remembered("variance", nodes, self._find_variance)
+
+    def _find_mean(self, nodes: Longs) -> Floats:
+        found = np.empty((self.n_latents * self.n_replicates, len(nodes)))
+        for part in self._parts:
+            effects = self.effects[part.latent]
+            potentials, level = part.potentials, np.zeros(len(nodes))
+            if effects.count:
+                potentials = potentials - (part.precision * (part.group.design @ effects.mean))[:, None]
+                level = self._observations.node_design[nodes] @ effects.mean
+            found[self._rows(part)] = (level[:, None] + part.predictive.means(nodes, potentials)).T
+        return found
+
+    def _find_variance(self, nodes: Longs) -> Floats:
+        found = np.empty((self.n_latents * self.n_replicates, len(nodes)))
+        for part in self._parts:
+            own = part.predictive.variances(nodes)
+            if self._observations.n_effects:
+                d = self._sensitivity(part, nodes)
+                own = own + np.einsum("ni,ij,nj->n", d, self.effects[part.latent].covariance, d)
+            found[self._rows(part)] = own
+        return found
+
+    def _holding(self, row: int) -> Part:
+        """The part to which a process belongs."""
+        return next(part for part in self._parts if row in self._rows(part))
+
+    def latent_covariance(self, nodes: Longs, row: int = 0) -> Floats:
+        """Covariance of one process; shape (n_nodes, n_nodes)."""
+        part = self._holding(row)
+        found = part.predictive.covariances(nodes)
+        if self._observations.n_effects:
+            d = self._sensitivity(part, nodes)
+            found = found + d @ self.effects[part.latent].covariance @ d.T
+        return np.asarray(found)
+
+    def latent_samples(self, n_samples: int, nodes: Longs, rng: np.random.Generator, row: int = 0) -> Floats:
+        """Draws of one process; shape (n_samples, n_nodes)."""
+        part = self._holding(row)
+        found = self.latent_mean(nodes)[row] + part.predictive.deviations(n_samples, nodes, rng)
+        if self._observations.n_effects:
+            root = np.linalg.cholesky(self.effects[part.latent].covariance)
+            found += rng.standard_normal((n_samples, len(root))) @ root.T @ self._sensitivity(part, nodes).T
+        return np.asarray(found)
+
+    def on_edges(self, sources: Longs, targets: Longs, shares: Floats) -> tuple[Floats, Floats]:
+        """Means and variances of (1 − t) η(source) + t η(target), linear along the edge; shape (n_processes, n)."""
+        t = shares
+        mean = (1 - t) * self.latent_mean(sources) + t * self.latent_mean(targets)
+        variance = np.empty_like(mean)
+        for part in self._parts:
+            ends, between = part.predictive.variances, part.predictive.edge_covariances(sources, targets)
+            own = (1 - t) ** 2 * ends(sources) + 2 * t * (1 - t) * between + t**2 * ends(targets)
+            if self._observations.n_effects:
+                d = (1 - t)[:, None] * self._sensitivity(part, sources) + t[:, None] * self._sensitivity(part, targets)
+                own = own + np.einsum("ni,ij,nj->n", d, self.effects[part.latent].covariance, d)
+            variance[self._rows(part)] = np.maximum(own, 0.0)
+        return mean, variance
+
+    def leave_one_out(self) -> Iterator[tuple[Part, Floats, Floats]]:
+        """Processes at each observation given all others, by taking its site out of the posterior, part by part.
+
+        Yields
+        ------
+        part : Part
+        mean : ndarray, shape (n, n_replicates)
+        variance : ndarray, shape (n,)
+            NaN and infinite where an observation alone determines some coefficient. Groups without observations are
+            left out.
+        """
+        for part in self._parts:
+            nodes = part.group.nodes
+            if not len(nodes):
+                continue
+            rows = self._rows(part)
+            mean, unreached = self.latent_mean(nodes)[rows].T, part.predictive.unexplained(nodes)
+            variance = self.latent_variance(nodes)[rows[0]] - unreached
+            left = 1.0 - part.precision * variance
+            left = np.where(left > _NOTHING_LEFT, left, np.nan)
+            yield (
+                part,
+                (mean - variance[:, None] * part.potentials) / left[:, None],
+                np.where(np.isnan(left), np.inf, variance / left + unreached),
+            )
+
+    # ------------------------------------------------------------------ numbers: the response and new observations
+    @property
+    def _numeric(self) -> Numeric:
+        return self.likelihood  # type: ignore[return-value]
+
+    def moments(
+        self, nodes: Longs, *, observation: bool = False, offset: Floats | float = 0.0
+    ) -> tuple[Floats, Floats]:
+        """Means and variances of the response g(η), or of new observations; each of shape (n_replicates, n_nodes).
+
+        Parameters
+        ----------
+        nodes : ndarray of int64, shape (n_nodes,)
+            Positions of nodes.
+        observation : bool
+            Whether of new observations.
+        offset : ndarray, shape (n_nodes,), or float
+            Known part of η, such as the logarithm of an exposure.
+        """
+        return self.response(self.latent_mean(nodes) + offset, self.latent_variance(nodes), observation=observation)
+
+    def response(self, mean: Floats, variance: Floats, *, observation: bool) -> tuple[Floats, Floats]:
+        """Means and variances of the response or of a new observation, given those of η; shapes as these."""
+        find = self._numeric.observation_moments if observation else self._numeric.response_moments
+        with torch.no_grad():
+            flat = (
+                torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64)).reshape(1, -1) for x in (mean, variance)
+            )
+            found = find(*flat)
+        return found[0].numpy().reshape(mean.shape), found[1].numpy().reshape(mean.shape)
+
+    def covariance(self, nodes: Longs, replicate: int = 0, *, offset: Floats | float = 0.0) -> Floats:
+        """Covariance of the response of one replicate; shape (n_nodes, n_nodes)."""
+        mean = self.latent_mean(nodes)[replicate] + offset
+        return self._numeric.response_covariance(mean, self.latent_covariance(nodes, replicate))
+
+    def quantile(
+        self, nodes: Longs, level: float, *, observation: bool, replicate: int = 0, offset: Floats | float = 0.0
+    ) -> Floats:
+        """Quantile of the response or of a new observation of one replicate; shape (n_nodes,)."""
+        mean, variance = self.latent_mean(nodes)[replicate] + offset, self.latent_variance(nodes)[replicate]
+        if observation:
+            return self._numeric.observation_quantile(level, mean, variance)
+        return self._numeric.response(mean + float(ndtri(level)) * np.sqrt(variance))
+
+    def log_density(self, nodes: Longs, y: Floats, *, replicate: int = 0, offset: Floats | float = 0.0) -> Floats:
+        """Log density, or log probability of a count, of new observations; shape (n_nodes,)."""
+        mean, variance = self.latent_mean(nodes)[replicate] + offset, self.latent_variance(nodes)[replicate]
+        with torch.no_grad():
+            columns = (torch.from_numpy(np.ascontiguousarray(x))[None] for x in (mean, variance))
+            return self._numeric.predictive_log_prob(torch.from_numpy(y), *columns).numpy()
+
+    def draw_observations(
+        self,
+        n_samples: int,
+        nodes: Longs,
+        rng: np.random.Generator,
+        *,
+        replicate: int = 0,
+        offset: Floats | float = 0.0,
+    ) -> Floats:
+        """New observations of one replicate, each by itself; shape (n_samples, n_nodes)."""
+        mean, variance = self.latent_mean(nodes)[replicate] + offset, self.latent_variance(nodes)[replicate]
+        return self._numeric.draw(mean + np.sqrt(variance) * rng.standard_normal((n_samples, len(nodes))), rng)
+
+    def samples(
+        self,
+        n_samples: int,
+        nodes: Longs,
+        rng: np.random.Generator,
+        replicate: int,
+        size: int,
+        *,
+        offset: Floats | float = 0.0,
+    ) -> Iterator[Floats]:
+        """Draws of the response of one replicate, ``size`` at a time; each of shape (up to size, n_nodes)."""
+        for start in range(0, n_samples, size):
+            drawn = self.latent_samples(min(size, n_samples - start), nodes, rng, replicate)
+            yield self._numeric.response(drawn + offset)

@@ -1,0 +1,1 @@
+"""Any kernel, through eigenpairs."""
