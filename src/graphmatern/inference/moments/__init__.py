@@ -1,0 +1,1 @@
+"""Any kernel on any graph, through Chebyshev moments at the observed nodes."""

@@ -1,0 +1,261 @@
+"""The moments engine: any kernel on any graph, exact to a truncation error that is known before it is made.
+
+With S a Laplacian scaled to [−1, 1], K_xx = Σ_k c_k T_k(S)[x, x]: the moments T_k(S)[x, x] at the observed nodes depend
+on no parameter and are computed once, by sparse products; then every kernel is a sum of n × n matrices. Over all
+parameters of a kernel these sums need only a few dozen combinations of moments, which are what is kept.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import torch
+from scipy.fft import dct
+
+from graphmatern._validation import warn
+from graphmatern.errors import NumericalError, NumericalWarning, ResourceError
+from graphmatern.inference.learning.parameters import free_parameters, move_parameters
+from graphmatern.inference.moments.operator import LaplacianOperator, coefficients_from_values
+from graphmatern.inference.moments.predictive import PriorField
+from graphmatern.inference.moments.process import MomentProcess, ObservedNodes
+from graphmatern.inference.process import Engine
+from graphmatern.inference.spectral.engine import starting_kernel, typical_starts
+from graphmatern.sparse import available_memory, format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from graphmatern.inference.learning.parameters import Coordinate
+    from graphmatern.inference.learning.problem import Problem
+    from graphmatern.inference.observations import Group
+    from graphmatern.kernels import Kernel
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["MomentsEngine", "laplacian_operator", "moments_seconds"]
+
+TOLERANCE = 1e-10  # of K, relative in spectral norm
+_FIRST_DEGREE, _MOST_DEGREE = 32, 2_000
+_SOON = 3.0  # seconds of products for a start that may not be needed
+_BUDGET = 600.0  # seconds of products, beyond which degrees are not raised
+_SAMPLES = 600  # parameters from which the combinations that are kept are found
+_KEPT = 1e-13  # relative size of those that are not
+_PER_PRODUCT = 2.5e-9  # seconds per entry and column of a product, on one processor
+_SEED = 7
+
+
+def laplacian_operator(problem: Problem) -> LaplacianOperator:
+    """The operator of a problem's Laplacian, made once and kept with the graph."""
+    key = ("moments", problem.normalized, problem.n_threads)
+
+    def make() -> LaplacianOperator:
+        return LaplacianOperator(problem.graph, normalized=bool(problem.normalized), n_threads=problem.n_threads)
+
+    return problem.graph.cached(key, make)
+
+
+def moments_seconds(nnz: int, n_observed: int, degree: int, n_threads: int = 2) -> float:
+    """About how long moments of a degree take."""
+    return _PER_PRODUCT * nnz * n_observed * degree / n_threads
+
+
+class MomentsEngine(Engine):
+    """Exact inference for any kernel; its coordinates are the kernel's free parameters, unconstrained.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to fit.
+    groups : list of Group
+        The observations.
+    """
+
+    name: ClassVar[str] = "moments"
+    to_gain: ClassVar[float] = 1e-7
+
+    def __init__(self, problem: Problem, groups: list[Group]) -> None:
+        self.groups, self._problem = groups, problem
+        self._kernel = starting_kernel(problem)
+        self._kernel.check_laplacian(bool(problem.normalized))
+        self._raw, self.coordinates, self.start = free_parameters(self._kernel, problem.rules)
+        self._operator = laplacian_operator(problem)
+        self._observed = ObservedNodes(groups)
+        self._check_memory()
+        self._degree = 0
+        per_degree = moments_seconds(self._operator.products.nnz, len(self._observed.nodes), 1)
+        self._most_degree = int(np.clip(_BUDGET / per_degree, _FIRST_DEGREE, _MOST_DEGREE))
+        if problem.search.optimizer is not None:
+            self.coordinates = [self._bounded(place, one) for place, one in enumerate(self.coordinates)]
+
+    def _bounded(self, place: int, coordinate: Coordinate) -> Coordinate:
+        """Bound a lengthscale by what polynomials of the highest degree can express."""
+        if not coordinate.label.endswith("lengthscale"):
+            return coordinate
+        position = self.start.copy()
+        for other, one in enumerate(self.coordinates):
+            if one.label.rpartition(".")[2] == "nu":
+                position[other] = max(position[other], 0.0)  # rougher processes are refused one by one
+
+        def fits(value: float) -> bool:
+            position[place] = value
+            move_parameters(self._raw, position)
+            return self._truncation(self._most_degree) <= TOLERANCE
+
+        low, high = coordinate.low, coordinate.high
+        if not fits(low):
+            raise ResourceError(
+                f"polynomials of degree {self._most_degree:,} cannot express this kernel on this graph, whose "
+                f"Laplacian has eigenvalues up to {self._operator.high:.3g}. Use normalized=True, engine='markov' on "
+                "road-like graphs, or engine='spectral' with some hundred eigenpairs."
+            )
+        for _ in range(40):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        move_parameters(self._raw, self.start)
+        return replace(coordinate, high=min(coordinate.high, low))
+
+    @classmethod
+    def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Self]]:
+        """The engine itself."""
+        return [lambda: cls(problem, groups)]
+
+    def _check_memory(self) -> None:
+        count = len(self._observed.nodes)
+        needed = 8 * (200 + 60) * count**2
+        if needed > 0.8 * available_memory():
+            raise ResourceError(
+                f"moments of {count:,} observed nodes need about {format_bytes(needed)} of memory, of "
+                f"{format_bytes(available_memory())} available. Use fewer observations, engine='markov' where the "
+                "graph does not fill in, or engine='spectral' with some hundred eigenpairs."
+            )
+
+    # ------------------------------------------------------------------ degrees
+    def _values(self, degree: int) -> torch.Tensor:
+        """W at the Chebyshev points of a degree, where the kernel's parameters are, differentiable in them."""
+        traces, _ = self._operator.traces(degree)
+        points = torch.as_tensor(self._operator.eigenvalues(degree))
+        norms = torch.as_tensor(coefficients_from_values(degree).T @ traces)
+        return self._kernel.spectral_weights(points, norms, self._problem.graph.n_nodes)
+
+    def _truncation(self, degree: int) -> float:
+        """Largest error of the interpolating polynomial, relative to the largest value of the kernel's function."""
+        finer = 2 * degree + 1
+        points = torch.as_tensor(self._operator.eigenvalues(finer))
+        with torch.no_grad():
+            # The scale does not matter: any positive norms serve.
+            values = self._kernel.spectral_weights(points, torch.ones(finer + 1, dtype=torch.float64), 1).numpy()
+        coefficients = dct(values) / (finer + 1)  # the first is twice what it should be, and is not used
+        return float(np.abs(coefficients[degree + 1 :]).sum() / np.abs(values).max())
+
+    def needed_degree(self, most: int = _MOST_DEGREE) -> int | None:
+        """Degree at which the kernel, as it is, is accurate enough; None where it would be absurd."""
+        degree = _FIRST_DEGREE
+        while self._truncation(degree) > TOLERANCE:
+            if degree >= most:
+                return None
+            degree = min(int(1.5 * degree), most)
+        return degree
+
+    def _extend(self, position: Floats) -> None:
+        """Raise the degree until the kernel at a position is accurate; refuse where that takes too long."""
+        if self._degree and self._truncation(self._degree) <= TOLERANCE:
+            return
+        degree = self.needed_degree(self._most_degree)
+        if degree is None:
+            raise NumericalError(
+                f"the kernel {self._kernel!r} needs polynomials of too high a degree on this graph. Likely causes: "
+                "(a) a long lengthscale: bound it; (b) weights or degrees over many orders of magnitude: use "
+                "normalized=True; (c) a road-like graph: use engine='markov'."
+            )
+        self._degree = max(degree, self._degree)
+        self._observed.make(self._operator, self._degree, self._combinations(position))
+
+    def _combinations(self, position: Floats) -> Floats:
+        """Orthonormal directions in which the values at the Chebyshev points vary; shape (degree + 1, n_kept)."""
+        low = np.maximum([one.low for one in self.coordinates], -8.0)
+        high = np.minimum([one.high for one in self.coordinates], 8.0)
+        rng = np.random.default_rng(_SEED)
+        columns = []
+        for sample in [position, *(low + (high - low) * rng.random((_SAMPLES, len(low))))]:
+            move_parameters(self._raw, sample)
+            with torch.no_grad():
+                values = self._values(self._degree).numpy()
+            if np.isfinite(values).all() and self._truncation(self._degree) < 1e-6:
+                columns.append(values / np.abs(values).max())
+        move_parameters(self._raw, position)
+        left, sizes, _ = np.linalg.svd(np.stack(columns, axis=1), full_matrices=False)
+        return np.asarray(left[:, sizes > _KEPT * sizes[0]])
+
+    # ------------------------------------------------------------------ the process
+    def at(self, position: Floats) -> MomentProcess:
+        """Return the process at some coordinates."""
+        move_parameters(self._raw, position)
+        self._extend(position)
+        values, here = self._values(self._degree), position.copy()
+        return MomentProcess(self._observed, self.groups, values, self._raw, lambda: self._prior(here))
+
+    def _prior(self, position: Floats) -> PriorField:
+        """The process on all nodes, by polynomials of no higher degree than it needs."""
+        move_parameters(self._raw, position)
+        degree = min(self.needed_degree() or self._degree, self._degree)
+        with torch.no_grad():
+            values = self._values(degree).numpy()
+        both = np.stack([values, np.sqrt(np.maximum(values, 0.0))], axis=1)
+        return PriorField(self._operator, *(coefficients_from_values(degree) @ both).T)
+
+    def kernel(self, position: Floats) -> Kernel:
+        """Return the kernel at some coordinates, a copy."""
+        move_parameters(self._raw, position)
+        return copy.deepcopy(self._kernel)
+
+    def other_starts(self) -> list[Floats]:
+        """Typical lengthscales, but for those whose polynomials alone would take long."""
+        starts: list[Floats] = []
+        for start in typical_starts(self.coordinates, self.start):
+            move_parameters(self._raw, start)
+            degree = self.needed_degree(self._most_degree)
+            count = len(self._observed.nodes)
+            if degree and (not starts or moments_seconds(self._operator.products.nnz, count, degree) < _SOON):
+                starts.append(start)
+        return starts
+
+    def average_variance(self, position: Floats) -> float:
+        """Average prior variance over the nodes."""
+        move_parameters(self._raw, position)
+        with torch.no_grad():
+            values = self._values(self._degree or _FIRST_DEGREE).numpy()
+        traces, _ = self._operator.traces(self._degree or _FIRST_DEGREE)
+        return float(traces @ (coefficients_from_values(len(values) - 1) @ values)) / self._problem.graph.n_nodes
+
+    @property
+    def matrix_size(self) -> int:
+        """Rows of the largest dense matrix that is factorised often."""
+        return max(len(group.nodes) for group in self.groups)
+
+    def report(self, position: Floats) -> dict[str, Any]:
+        """Degree, truncation error, and the relative standard error of the variance, an average over nodes."""
+        move_parameters(self._raw, position)
+        with torch.no_grad():
+            values = self._values(self._degree).numpy()
+        error = self._truncation(self._degree)
+        traces, deviations = self._operator.traces(self._degree)
+        coefficients = coefficients_from_values(self._degree) @ values
+        single = coefficients @ deviations / float(coefficients @ traces)
+        count = single.shape[0]
+        spread = float(single.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0
+        self._warn_of_noise(error * float(np.abs(values).max()))
+        return {"degree": self._degree, "truncation_error": error, "variance_error": spread}
+
+    def _warn_of_noise(self, absolute: float) -> None:
+        noise = getattr(self._problem.likelihood, "noise", None)
+        if noise is not None and absolute > 1e-2 * float(noise.item()):
+            warn(
+                f"polynomials of degree {self._degree} leave an error of up to {absolute:.1e} in the covariance, which "
+                "is not small beside the noise",
+                NumericalWarning,
+            )

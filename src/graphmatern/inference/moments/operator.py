@@ -1,0 +1,156 @@
+"""A Laplacian as a source of Chebyshev polynomials: its range, its products, its traces.
+
+A kernel a Ψ(Δ) is replaced by the polynomial that interpolates it at Chebyshev points, which stand in for eigenvalues:
+it is linear in the values w = a Ψ(λ) there, so K = Σ w P with matrices P that depend on no parameter.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphmatern.graph import largest_eigenvalue_bound
+from graphmatern.sparse import ChebyshevProducts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.graph import Graph
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["LaplacianOperator", "chebyshev_points", "coefficients_from_values"]
+
+_EXACT_NODES = 2_000  # up to here, traces come from all eigenpairs
+_PROBES = 32  # for traces of larger graphs
+_SEED = 20210413
+
+
+def chebyshev_points(degree: int) -> Floats:
+    """Points in [−1, 1], from 1 to −1, at which a polynomial of a degree interpolates; shape (degree + 1,)."""
+    return np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1))
+
+
+@lru_cache(maxsize=8)
+def coefficients_from_values(degree: int) -> Floats:
+    """Matrix from values at `chebyshev_points` to coefficients of T_0, T_1, …; shape (degree + 1, degree + 1)."""
+    k = np.arange(degree + 1)
+    matrix = (2.0 / (degree + 1)) * np.cos(np.pi * np.outer(k, k + 0.5) / (degree + 1))
+    matrix[0] *= 0.5
+    return np.asarray(matrix)
+
+
+class LaplacianOperator:
+    """Chebyshev polynomials of one of a graph's Laplacians, node masses included.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    normalized : bool
+        Which Laplacian.
+    n_threads : int, optional
+        Threads of the products.
+    """
+
+    def __init__(self, graph: Graph, *, normalized: bool, n_threads: int | None = None) -> None:
+        laplacian = graph.laplacian(normalized)
+        self.graph, self.normalized = graph, normalized
+        self.high = _largest_eigenvalue(graph, normalized)
+        self.products = ChebyshevProducts(laplacian, 0.0, self.high, n_threads)
+        self._root_mass = None if graph.masses is None else np.sqrt(graph.masses)
+        self._traces: dict[int, tuple[Floats, Floats]] = {}
+
+    def eigenvalues(self, degree: int) -> Floats:
+        """Chebyshev points in the range of the Laplacian's eigenvalues; shape (degree + 1,)."""
+        return np.asarray(0.5 * self.high * (1.0 + chebyshev_points(degree)))
+
+    def unscaled(self, matrices: Floats, nodes: Longs) -> Floats:
+        """A^(−½) X A^(−½) for matrices between some nodes; shape (..., n, n)."""
+        if self._root_mass is None:
+            return matrices
+        scale = self._root_mass[nodes]
+        return np.asarray(matrices / scale / scale[:, None])
+
+    def apply(self, coefficients: Floats, columns: Floats) -> Floats:
+        """A^(−½) Σ c_k T_k(S) A^(−½) V on all nodes; shape as ``columns``, (n_nodes, k)."""
+        if self._root_mass is None:
+            return self.products.apply(coefficients, columns)
+        scale = self._root_mass[:, None]
+        return np.asarray(self.products.apply(coefficients, columns / scale) / scale)
+
+    def apply_root(self, coefficients: Floats, columns: Floats) -> Floats:
+        """A^(−½) Σ c_k T_k(S) V: draws of a process, from white noise, for coefficients of a square root."""
+        found = self.products.apply(coefficients, columns)
+        return found if self._root_mass is None else np.asarray(found / self._root_mass[:, None])
+
+    def units(self, nodes: Longs) -> Floats:
+        """Columns of the identity; shape (n_nodes, n)."""
+        found = np.zeros((self.graph.n_nodes, len(nodes)))
+        found[nodes, np.arange(len(nodes))] = 1.0
+        return found
+
+    @cached_property
+    def null_vectors(self) -> Floats:
+        """The vector that the Laplacian maps to 0, of length 1 within each connected component; shape (n_nodes,)."""
+        graph = self.graph
+        if self.normalized:
+            vector = np.sqrt(graph.degrees)
+            vector[graph.degrees == 0.0] = 1.0  # an isolated node
+        else:
+            vector = np.ones(graph.n_nodes) if self._root_mass is None else self._root_mass
+        lengths = np.sqrt(np.bincount(graph.components, weights=vector**2))
+        return np.asarray(vector / lengths[graph.components])
+
+    @cached_property
+    def exact_traces(self) -> bool:
+        """Whether traces are exact rather than estimated."""
+        return self.graph.n_nodes <= _EXACT_NODES
+
+    def traces(self, degree: int) -> tuple[Floats, Floats]:
+        """Tr A^(−1) T_k(S) for k up to a degree, and deviations of single estimates from it.
+
+        Returns
+        -------
+        traces : ndarray, shape (degree + 1,)
+        deviations : ndarray, shape (degree + 1, n_probes)
+            Zero where traces are exact.
+        """
+        for known, found in self._traces.items():
+            if known >= degree:
+                return found[0][: degree + 1], found[1][: degree + 1]
+        self._traces[degree] = self._exact(degree) if self.exact_traces else self._estimated(degree)
+        return self._traces[degree]
+
+    def _exact(self, degree: int) -> tuple[Floats, Floats]:
+        spectrum = self.graph.spectrum(normalized=self.normalized)
+        angles = np.arccos(np.clip(2.0 * spectrum.eigenvalues / (self.high or 1.0) - 1.0, -1.0, 1.0))
+        traces = np.cos(np.outer(np.arange(degree + 1), angles)) @ spectrum.squared_norms
+        return traces, np.zeros((degree + 1, 1))
+
+    def _estimated(self, degree: int) -> tuple[Floats, Floats]:
+        rng = np.random.default_rng(_SEED)
+        probes = np.asarray(rng.integers(0, 2, (self.graph.n_nodes, _PROBES)) * 2.0 - 1.0, dtype=np.float64)
+        weights = None if self.graph.masses is None else 1.0 / self.graph.masses
+        found = self.products.traces(weights, degree, probes)
+        # What is known exactly: the diagonals of the identity and of S itself.
+        inverse_mass = np.ones(self.graph.n_nodes) if weights is None else weights
+        found[0] = inverse_mass.sum()
+        found[1] = inverse_mass @ self.products.diagonal
+        traces = found.mean(axis=1)
+        return traces, found - traces[:, None]
+
+
+def _largest_eigenvalue(graph: Graph, normalized: bool) -> float:
+    """A close upper bound on the Laplacian's eigenvalues."""
+    bound = largest_eigenvalue_bound(graph.laplacian(normalized))
+    if normalized:
+        return min(bound, 2.0) or 1.0
+    if graph.masses is None and graph.n_edges:
+        # No eigenvalue of D − W exceeds the largest sum of the degrees of two neighbours (Anderson and Morley 1985).
+        rows = np.repeat(np.arange(graph.n_nodes), np.diff(graph.weights.indptr))
+        bound = min(bound, float((graph.degrees[rows] + graph.degrees[graph.weights.indices]).max()))
+    return bound or 1.0

@@ -1,0 +1,181 @@
+"""A process given by moments, under sites, at any node: polynomials of the Laplacian applied to vectors."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg as la
+
+from graphmatern.inference.dense import root_of
+from graphmatern.inference.observations import sum_by_node
+from graphmatern.inference.process import Predictive
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.inference.dense import CovarianceConditioned
+    from graphmatern.inference.moments.operator import LaplacianOperator
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["MomentPredictive", "PriorField"]
+
+_KEPT_ENTRIES = 2**27  # of covariances between all nodes and those observed
+_EXACT_NODES = 4_000  # prior variances of so many nodes are computed one by one
+_PROBES = 64  # for prior variances of more
+_AT_ONCE = 64
+_SEED = 11
+
+
+class PriorField:
+    """The process on all nodes before any data, and what predictions under different sites share.
+
+    Parameters
+    ----------
+    operator : LaplacianOperator
+        Polynomials of the Laplacian.
+    coefficients, root : ndarray, shape (degree + 1,)
+        Chebyshev coefficients of the kernel's function, and of its square root.
+    """
+
+    def __init__(self, operator: LaplacianOperator, coefficients: Floats, root: Floats) -> None:
+        self.operator, self.coefficients, self._root = operator, coefficients, root
+        self.n_nodes = operator.graph.n_nodes
+        self._cross: dict[bytes, Floats] = {}
+
+    def spread(self, nodes: Longs, columns: Floats) -> Floats:
+        """K between all nodes and some, each once, times columns; shape (n_nodes, k)."""
+        if self.n_nodes * len(nodes) <= _KEPT_ENTRIES:
+            key = nodes.tobytes()
+            if key not in self._cross:
+                self._cross[key] = self.columns(nodes)
+            return np.asarray(self._cross[key] @ columns)
+        full = np.zeros((self.n_nodes, columns.shape[1]))
+        full[nodes] = columns
+        return self.operator.apply(self.coefficients, full)
+
+    def columns(self, nodes: Longs) -> Floats:
+        """Columns of K; shape (n_nodes, n)."""
+        return self.operator.apply(self.coefficients, self.operator.units(nodes))
+
+    def draw(self, count: int, rng: np.random.Generator) -> Floats:
+        """Draws of the process; shape (n_nodes, count)."""
+        return self.operator.apply_root(self._root, rng.standard_normal((self.n_nodes, count)))
+
+    def variances(self, nodes: Longs) -> Floats:
+        """Prior variances of some nodes: one by one for few, else all of them from probes; shape (n,)."""
+        distinct, place = np.unique(nodes, return_inverse=True)
+        if len(distinct) > _EXACT_NODES:
+            return self.estimated_variances[0][nodes]
+        found = np.empty(len(distinct))
+        for start in range(0, len(distinct), _AT_ONCE):
+            part = distinct[start : start + _AT_ONCE]
+            found[start : start + _AT_ONCE] = self.columns(part)[part, np.arange(len(part))]
+        return found[place]
+
+    @cached_property
+    def estimated_variances(self) -> tuple[Floats, Floats]:
+        """Prior variances of all nodes from probes, and their standard errors; each of shape (n_nodes,).
+
+        What the Laplacian maps to 0 is taken out of the probes: its part is exact, and would be most of the error.
+        """
+        graph, rng, operator = self.operator.graph, np.random.default_rng(_SEED), self.operator
+        null, parts = operator.null_vectors, graph.components
+        weight = float(self.coefficients @ (-1.0) ** np.arange(len(self.coefficients)))
+        total, squares = np.zeros(self.n_nodes), np.zeros(self.n_nodes)
+        for start in range(0, _PROBES, _AT_ONCE):
+            count = min(_AT_ONCE, _PROBES - start)
+            probes = np.asarray(rng.integers(0, 2, (self.n_nodes, count)) * 2.0 - 1.0, dtype=np.float64)
+            images = operator.products.apply(self.coefficients, probes)
+            along = sum_by_node(parts, null[:, None] * probes, int(parts.max()) + 1)
+            images -= weight * null[:, None] * along[parts]
+            single = probes * images
+            total += single.sum(axis=1)
+            squares += (single**2).sum(axis=1)
+        mean = total / _PROBES
+        error = np.sqrt(np.maximum(squares / _PROBES - mean**2, 0.0) / _PROBES)
+        inverse_mass = 1.0 if graph.masses is None else 1.0 / graph.masses
+        return np.maximum((mean + weight * null**2) * inverse_mass, 0.0), error * inverse_mass
+
+
+class MomentPredictive(Predictive):
+    """The process under sites of given precisions.
+
+    Parameters
+    ----------
+    prior : PriorField
+        The process on all nodes.
+    conditioned : CovarianceConditioned
+        The process at the observations.
+    """
+
+    def __init__(self, prior: PriorField, conditioned: CovarianceConditioned) -> None:
+        self._prior, self._conditioned = prior, conditioned
+        self._observed, self._place = np.unique(conditioned.group.nodes, return_inverse=True)
+
+    def _spread(self, columns: Floats) -> Floats:
+        """K between all nodes and the observations, times columns; shape (n_nodes, k)."""
+        return self._prior.spread(self._observed, sum_by_node(self._place, columns, len(self._observed)))
+
+    def means(self, nodes: Longs, potentials: Floats) -> Floats:
+        """Means of f at some nodes; shape (n_nodes, k)."""
+        return self._spread(self._conditioned.solve(potentials).alpha)[nodes]
+
+    @cached_property
+    def _inverse_root(self) -> tuple[Floats, Floats]:
+        """Roots R₊, R₋ with C⁻¹ = R₊R₊ᵀ − R₋R₋ᵀ, where sites may be negative; shapes (n, k)."""
+        values, vectors = la.eigh(self._conditioned.inverse)
+        keep = np.abs(values) > 1e-14 * np.abs(values).max(initial=1e-300)
+        scaled = vectors * np.sqrt(np.abs(values))
+        return scaled[:, keep & (values > 0)], scaled[:, keep & (values < 0)]
+
+    @cached_property
+    def _explained(self) -> Floats:
+        """Prior minus posterior variance of all nodes, K_·x C⁻¹ K_x·; shape (n_nodes,)."""
+        found = np.zeros(self._prior.n_nodes)
+        for sign, root in zip((1.0, -1.0), self._inverse_root, strict=True):
+            for start in range(0, root.shape[1], _AT_ONCE):
+                images = self._spread(root[:, start : start + _AT_ONCE])
+                found += sign * np.einsum("ij,ij->i", images, images)
+        return found
+
+    def variances(self, nodes: Longs) -> Floats:
+        """Variances of f at some nodes; shape (n_nodes,)."""
+        return np.asarray(np.maximum(self._prior.variances(nodes) - self._explained[nodes], 0.0))
+
+    def covariances(self, nodes: Longs) -> Floats:
+        """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
+        found = np.empty((len(nodes), len(nodes)))
+        for start in range(0, len(nodes), _AT_ONCE):
+            found[:, start : start + _AT_ONCE] = self._prior.columns(nodes[start : start + _AT_ONCE])[nodes]
+        for sign, root in zip((-1.0, 1.0), self._inverse_root, strict=True):
+            images = self._spread(root)[nodes]
+            found += sign * (images @ images.T)
+        return 0.5 * (found + found.T)
+
+    def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
+        """Draws of f minus its mean: of the prior, moved to draws at the observations; shape (n_samples, n_nodes)."""
+        found = np.empty((n_samples, len(nodes)))
+        for start in range(0, n_samples, _AT_ONCE):
+            count = min(_AT_ONCE, n_samples - start)
+            prior = self._prior.draw(count, rng)
+            moved = prior - self._spread(self._correction(prior[self._conditioned.group.nodes], rng))
+            found[start : start + count] = moved[nodes].T
+        return found
+
+    def _correction(self, prior: Floats, rng: np.random.Generator) -> Floats:
+        """What takes draws of the prior at the observations to draws under the sites, as K_xx times this; (n, k)."""
+        conditioned = self._conditioned
+        eta, normal = conditioned.precision, rng.standard_normal(prior.shape)
+        if (eta >= 0.0).all():
+            # As if the sites were noisy observations of the draw itself.
+            return np.asarray(conditioned.inverse @ prior + conditioned.solve(np.sqrt(eta)[:, None] * normal).alpha)
+        covariance = conditioned.prior_covariance
+        values, vectors = la.eigh(covariance)
+        keep = values > 1e-10 * values[-1]
+        posterior = covariance - covariance @ conditioned.inverse @ covariance
+        drawn = root_of(0.5 * (posterior + posterior.T)) @ normal
+        return np.asarray((vectors[:, keep] / values[keep]) @ (vectors[:, keep].T @ (prior - drawn)))

@@ -1,0 +1,140 @@
+"""Processes given by their covariance at the observed nodes, a sum of matrices that depend on no parameter."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from graphmatern.inference.dense import CovarianceConditioned
+from graphmatern.inference.moments.operator import coefficients_from_values
+from graphmatern.inference.moments.predictive import MomentPredictive
+from graphmatern.inference.observations import sum_by_node
+from graphmatern.inference.process import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from graphmatern.inference.moments.operator import LaplacianOperator
+    from graphmatern.inference.moments.predictive import PriorField
+    from graphmatern.inference.observations import Group
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["MomentProcess", "ObservedNodes"]
+
+
+class ObservedNodes:
+    """The distinct observed nodes of all groups, and combinations of moments between them.
+
+    Parameters
+    ----------
+    groups : list of Group
+        The observations.
+    """
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self.nodes, place = np.unique(np.concatenate([group.nodes for group in groups]), return_inverse=True)
+        ends = np.cumsum([len(group.nodes) for group in groups])
+        self.places = np.split(place, ends[:-1])
+        self._moments: Floats | None = None
+        self._kept: dict[int, tuple[Floats, Floats]] = {}
+        self.directions = np.zeros((1, 0))
+        self._matrices = np.zeros((0, 0))
+
+    def make(self, operator: LaplacianOperator, degree: int, directions: Floats) -> None:
+        """Compute moments up to a degree, and their combinations for values in the span of some directions."""
+        if self._moments is None or len(self._moments) < degree + 1:
+            self._moments = operator.products.moments(self.nodes, degree, self._moments, self._kept)
+        flat = self._moments[: degree + 1].reshape(degree + 1, -1)
+        self.directions = directions
+        n = len(self.nodes)
+        combined = (directions.T @ coefficients_from_values(degree).T) @ flat
+        self._matrices = operator.unscaled(combined.reshape(-1, n, n), self.nodes).reshape(-1, n * n)
+
+    def covariance(self, values: Floats) -> Floats:
+        """K between the distinct nodes, for values at the Chebyshev points; shape (n, n)."""
+        n = len(self.nodes)
+        return np.asarray(((values @ self.directions) @ self._matrices).reshape(n, n))
+
+    def pull_back(self, change: Floats) -> Floats:
+        """Derivatives in the values, from those in K; shape (degree + 1,)."""
+        return np.asarray(self.directions @ (self._matrices @ change.ravel()))
+
+
+class MomentProcess(Process):
+    """A process at given values of the kernel's function.
+
+    Parameters
+    ----------
+    observed : ObservedNodes
+        The observed nodes.
+    groups : sequence of Group
+        The observations.
+    values : Tensor, shape (degree + 1,)
+        Values at the Chebyshev points, differentiable in ``free``.
+    free : sequence of Tensor
+        The kernel's free parameters.
+    prior : callable
+        Makes the process on all nodes, for predictions.
+    """
+
+    def __init__(
+        self,
+        observed: ObservedNodes,
+        groups: Sequence[Group],
+        values: torch.Tensor,
+        free: Sequence[torch.Tensor],
+        prior: Callable[[], PriorField],
+    ) -> None:
+        self.observed, self.groups = observed, groups
+        self._make_prior = prior
+        self._values, self._free = values, free
+        self._numbers: Floats = values.detach().numpy()
+        self._covariance = observed.covariance(self._numbers)
+
+    def condition(self, group: int, precision: Floats) -> MomentConditioned:
+        """Put sites on a group; see `Process.condition`."""
+        return MomentConditioned(self, group, precision)
+
+    def covariance(self, group: int) -> Floats:
+        """K at the observations of a group; shape (n, n)."""
+        place = self.observed.places[group]
+        if np.array_equal(place, np.arange(len(self._covariance))):
+            return self._covariance
+        return self._covariance[np.ix_(place, place)]
+
+    @cached_property
+    def _prior(self) -> PriorField:
+        return self._make_prior()
+
+    def predictive(self, group: int, precision: Floats) -> MomentPredictive:
+        """Return the process at any node; see `Process.predictive`."""
+        return MomentPredictive(self._prior, self.condition(group, precision))
+
+    def pull_back(self, group: int, change: Floats) -> Floats:
+        """Derivatives in the kernel's free parameters, from those in K at a group's observations; shape (n_free,)."""
+        if not self._free:
+            return np.zeros(0)
+        n, place = len(self.observed.nodes), self.observed.places[group]
+        change = sum_by_node(place, sum_by_node(place, change, n).T, n)
+        cotangent = torch.from_numpy(self.observed.pull_back(change))
+        pulled = torch.autograd.grad(self._values, self._free, cotangent, retain_graph=True, allow_unused=True)
+        return np.array([0.0 if one is None else one.item() for one in pulled])
+
+
+class MomentConditioned(CovarianceConditioned):
+    """Through K at the observations."""
+
+    def __init__(self, process: MomentProcess, group: int, precision: Floats) -> None:
+        self._process, self._number = process, group
+        super().__init__(process.groups[group], precision, process.covariance(group))
+
+    def pull_back(self, change: Floats) -> Floats:
+        """Derivatives in the engine's coordinates, from those in K."""
+        return self._process.pull_back(self._number, change)
