@@ -9,8 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from graphmatern.cli._reading import load_graph
-from graphmatern.sparse import power_nnz, predict_cost
-from graphmatern.sparse._resources import available_memory, format_bytes
+from graphmatern.sparse import available_memory, format_bytes, least_cost, power_nnz
 
 if TYPE_CHECKING:
     from graphmatern.cli._console import Console
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["run_info"]
 
 _MOST_ENTRIES = 20_000_000  # of a power of the Laplacian that is formed for a prediction
-_HUBS = 20_000  # nodes whose part of the graph is looked at first: it costs less than the whole
 _STEPS = 30  # evaluations of a fit
 _PATIENCE = 600.0  # seconds of a fit, beyond which there should be a better way
 _FEW = 50  # eigenpairs, where those of the default take too long
@@ -146,18 +144,13 @@ def _costs(graph: Graph) -> list[_EngineCost]:
 
 
 def _factor_cost(pattern: sp.csr_array) -> tuple[Cost, bool]:
-    """Cost of a factorisation, and whether it is a lower bound: that of the hubs, where it is too much already."""
-    if pattern.shape[0] > _HUBS:
-        hubs = np.sort(np.argsort(-np.diff(pattern.indptr), kind="stable")[:_HUBS])
-        part = predict_cost(sp.csc_array(pattern[hubs][:, hubs]))
-        if 4.0 * part.seconds * _STEPS > _PATIENCE:
-            return part, True
-    return predict_cost(sp.csc_array(pattern)), False
+    """Cost of a factorisation, and whether it is a lower bound, where that is too much already."""
+    return least_cost(pattern, enough=_PATIENCE / 4.0 / _STEPS)
 
 
 def _spectral_cost(graph: Graph, wanted: int | None, factor: Cost, at_least: bool) -> _EngineCost:
     """Memory and time of the eigenvectors: a dense decomposition, or Krylov spaces of the factorised Laplacian."""
-    from graphmatern.inference._fit_spectral import eigenpairs_used
+    from graphmatern.inference import eigenpairs_used
 
     n, some = graph.n_nodes, eigenpairs_used(graph, wanted)
     if some is None:
@@ -167,7 +160,7 @@ def _spectral_cost(graph: Graph, wanted: int | None, factor: Cost, at_least: boo
 
 
 def _advice(graph: Graph, costs: list[_EngineCost]) -> list[str]:
-    from graphmatern.inference._fit_spectral import eigenpairs_used
+    from graphmatern.inference import eigenpairs_used
 
     if costs[-2].is_too_long and eigenpairs_used(graph, None) is not None:
         found = ["the graph fills in: factorising its precision, as --engine markov does, would take too long"]
@@ -194,10 +187,10 @@ def _advice(graph: Graph, costs: list[_EngineCost]) -> list[str]:
 
 def _automatic(graph: Graph) -> str:
     """Which engine would be chosen, and why; only for graphs on which this is soon found out."""
-    from graphmatern.inference._engines import choose_engine
-    from graphmatern.inference._fitting import FitOptions, FitProblem
+    from graphmatern.inference import Observations, Problem, choose_engine
+    from graphmatern.likelihoods import Gaussian
 
-    no_data = np.zeros((graph.n_nodes, 0))
-    problem = FitProblem(graph, None, [], no_data, None, None, FitOptions(normalized=False))
-    engine, reason = choose_engine(problem, "auto")
+    nothing = Observations(np.zeros(0, dtype=np.int64), np.zeros((0, 1)), np.zeros((graph.n_nodes, 0)))
+    problem = Problem(graph, None, Gaussian(), nothing)
+    engine, reason, _ = choose_engine(problem, "auto")
     return f"--engine auto would take the {engine} engine ({reason})"

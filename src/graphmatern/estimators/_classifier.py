@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import NotFittedError
+from sklearn.base import ClassifierMixin
 
-from graphmatern._validation import FaultList, abbreviate, check_choice, check_whole, random_generator, warn
-from graphmatern.errors import KernelError, NumericalWarning, TableError, UninformedWarning
-from graphmatern.estimators._common import check_fit_options, reached_by, rules_of, uses_normalized
-from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
-from graphmatern.estimators._labels import LabelData, label_array, read_labels
-from graphmatern.inference._engines import choose_engine
-from graphmatern.inference._fit_sites import SITE_ENGINES, SiteFit, SiteProblem, hold_variance
-from graphmatern.inference._fit_spectral import eigenpairs_used
-from graphmatern.inference._fitting import FitOptions
-from graphmatern.inference._optimize import Optimum
-from graphmatern.inference._sites import SiteObservations, Sites
-from graphmatern.kernels import Matern
+from graphmatern._validation import (
+    FaultList,
+    abbreviate,
+    check_choice,
+    check_whole,
+    note_choice,
+    random_generator,
+    warn,
+)
+from graphmatern.errors import KernelError, TableError, UninformedWarning
+from graphmatern.estimators._base import GraphEstimator, reached_by
+from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
+from graphmatern.estimators._labels import LabelData, label_array, read_labels, stored_labels
+from graphmatern.estimators._options import check_options, documented, rules_of, search_of, uses_normalized
+from graphmatern.inference import ENGINES, Known, Observations, Optimum, Problem, eigenpairs_used, learn
 from graphmatern.likelihoods import Bernoulli, Categorical, RobustMax, Softmax
 from graphmatern.metrics import accuracy, classification_report
 from graphmatern.plotting import plot_classes
@@ -34,8 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
-    from graphmatern.inference import StochasticFit
-    from graphmatern.inference._rules import LogNormal
+    from graphmatern.inference import Fit, LogNormal
     from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
@@ -44,17 +46,17 @@ if TYPE_CHECKING:
 __all__ = ["GraphGPClassifier"]
 
 _LIKELIHOODS = ("robustmax", "softmax", "bernoulli")
-_FORMS = ("auto", "spectral", "markov", "eigenvectors", "inducing")
+_RESTRICTED = ("inducing", "eigenvectors")  # forms of inference that can learn step by step
 _NODES_AT_ONCE = 4096
 
 
-class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+@documented
+class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     """Classification on a graph: labels of some nodes in, class probabilities of all nodes out.
 
     Parameters
     ----------
-    graph : Graph
-        The graph.
+    <graph>
     kernel : Kernel, optional
         Kernel of every latent process, with starting values; fixed parameters are kept. By default a Matérn kernel
         whose starting values are chosen from the data.
@@ -62,17 +64,16 @@ class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignor
         How labels depend on the latent processes, one for each class: the largest decides, but a label is wrong with
         probability 0.001; or with probabilities proportional to their exponentials. "bernoulli" is for two classes and
         has one process. A likelihood object sets what these names leave at their defaults.
-    inference : {"auto", "spectral", "markov", "eigenvectors", "inducing"}
-        How to compute. "spectral" (any kernel) and "markov" (Matérn of integer smoothness; large graphs) find the best
-        Gaussian approximation there is, by natural gradients; "auto" chooses one of them. "eigenvectors" and "inducing"
-        restrict it to leading eigenvectors or inducing nodes, and can learn from batches.
+    inference : {"auto", "spectral", "markov", "moments", "eigenvectors", "inducing"}
+        How to compute. "spectral" (any kernel), "markov" (Matérn of integer smoothness; large road-like graphs) and
+        "moments" (any kernel; large graphs of any other kind) find the best Gaussian approximation there is, by natural
+        gradients; "auto" chooses one of them. "eigenvectors" and "inducing" restrict it to leading eigenvectors or
+        inducing nodes, and can learn from batches.
     classes : sequence of hashable, optional
         All labels there are; by default those of a categorical Series, or those that occur. Classes without labelled
         nodes have a process like the others.
-    normalized : bool, optional
-        Which Laplacian; by default the normalised one only where the kernel requires it.
-    n_eigenpairs : int, optional
-        Eigenpairs that are used; all by default, up to 3,000 nodes, beyond that 500.
+    <normalized>
+    <n_eigenpairs>
     inducing : sequence of hashable, optional
         Names of the inducing nodes; by default the labelled nodes, or a spread-out choice of ``n_inducing``.
     n_inducing : int, optional
@@ -82,25 +83,16 @@ class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignor
     batch_size : int, optional
         Labels per step, for "eigenvectors" and "inducing"; all by default.
     n_steps : int
-        Steps of Adam or on batches.
-    optimizer : {"lbfgs", "adam"} or None
-        What maximises the evidence lower bound; None keeps the starting values.
-    max_iterations : int
-        Iterations of the optimiser at most.
-    learning_rate : float
-        Step size of Adam, in logarithms of the parameters.
-    n_restarts : int
-        Further starting points, drawn at random around the first; the best optimum is kept.
-    bounds : dict of str to (float, float), optional
-        Least and largest value of parameters.
-    priors : dict of str to LogNormal, optional
-        Priors of parameters.
-    random_state : int, optional
-        Seed of restarts and batches.
-    n_threads : int, optional
-        Threads that factorise.
-    verbose : bool, optional
-        Whether to show progress; by default, where the error stream is a terminal.
+        Steps of Adam or on batches, for "eigenvectors" and "inducing".
+    <optimizer>
+    <max_iterations>
+    <learning_rate>
+    <n_restarts>
+    <bounds>
+    <priors>
+    <random_state>
+    <n_threads>
+    <verbose>
 
     Attributes
     ----------
@@ -141,7 +133,7 @@ class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignor
         kernel: Kernel | None = None,
         *,
         likelihood: Literal["robustmax", "softmax", "bernoulli"] | Categorical = "robustmax",
-        inference: Literal["auto", "spectral", "markov", "eigenvectors", "inducing"] = "auto",
+        inference: str = "auto",
         classes: Sequence[Any] | None = None,
         normalized: bool | None = None,
         n_eigenpairs: int | None = None,
@@ -150,7 +142,7 @@ class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignor
         covariance: Literal["full", "diagonal"] = "full",
         batch_size: int | None = None,
         n_steps: int = 500,
-        optimizer: Literal["lbfgs", "adam"] | None = "lbfgs",
+        optimizer: Literal["quasi-newton", "lbfgs", "adam"] | None = "quasi-newton",
         max_iterations: int = 100,
         learning_rate: float = 0.05,
         n_restarts: int = 0,
@@ -197,22 +189,38 @@ class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignor
         -------
         self
         """
-        check_choice("inference", self.inference, _FORMS, KernelError)
-        check_fit_options(self, [], FaultList("nothing was fitted", KernelError))
+        self._check_options()
         data = read_labels(self.graph, nodes, y, self.classes)
-        likelihood = self._make_likelihood(data)
-        kernel = copy.deepcopy(self.kernel)
-        self.inference_: str = self.inference
-        if self.inference in ("eigenvectors", "inducing"):
-            self.inference_reason_ = "asked for"
-            fitted: SiteFit | StochasticFit = self._fit_stochastic(data, kernel, likelihood)
-        else:
-            problem = self._problem(data, kernel, likelihood)
-            self.inference_, self.inference_reason_ = choose_engine(problem, self.inference)
-            fitted = SITE_ENGINES[self.inference_](problem)
-        self._adopt(data, fitted)
+        self._adopt(self._learn(data))
         self._warn_of_trouble()
         return self
+
+    def _check_options(self) -> None:
+        faults = FaultList("nothing was fitted", KernelError)
+        note_choice("inference", self.inference, ("auto", *ENGINES), faults)
+        note_choice("covariance", self.covariance, ("full", "diagonal"), faults)
+        for name in ("batch_size", "n_inducing"):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), faults, minimum=1, remedy="Leave it out for the default.")
+        check_whole("n_steps", self.n_steps, faults, minimum=1, remedy="Take at least one step.")
+        if self.inference not in _RESTRICTED:
+            idle = {"inducing": None, "n_inducing": None, "covariance": "full", "batch_size": None}
+            given = [name for name, usual in idle.items() if getattr(self, name) != usual]
+            if given:
+                rule = "must be left out unless inference is 'inducing' or 'eigenvectors'"
+                faults.add(given[0], rule, abbreviate(given), "They would have no effect.")
+        elif self._in_steps and self.n_restarts:
+            rule = "must be 0 where steps are counted (batch_size, optimizer='adam')"
+            faults.add("n_restarts", rule, str(self.n_restarts), "Fit again with another random_state.")
+        if self._in_steps and (self.bounds or self.priors):
+            rule = "must be left out where steps are counted (batch_size, optimizer='adam')"
+            faults.add("bounds", rule, "some", "Leave out `batch_size`, and use optimizer='quasi-newton'.")
+        check_options(self, [], faults)
+
+    @property
+    def _in_steps(self) -> bool:
+        """Whether parameters and approximation move step by step, rather than to an optimum."""
+        return self.inference in _RESTRICTED and (self.batch_size is not None or self.optimizer == "adam")
 
     def _make_likelihood(self, data: LabelData) -> Categorical:
         """The likelihood for these classes; raises where they do not suit it."""
@@ -234,91 +242,57 @@ class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignor
             raise faults.raise_now("y", rule, received, "Use likelihood='robustmax' or 'softmax'.")
         return likelihood
 
-    def _problem(
-        self,
-        data: LabelData,
-        kernel: Kernel | None,
-        likelihood: Categorical,
-        known: Optimum | None = None,
-        start: Sites | None = None,
-    ) -> SiteProblem:
-        observed = SiteObservations(
-            data.nodes, torch.as_tensor(data.codes, dtype=torch.float64), likelihood, np.zeros(len(data.nodes))
-        )
-        options = FitOptions(
-            normalized=uses_normalized(self),
-            optimizer=self.optimizer,
-            max_iterations=self.max_iterations,
-            learning_rate=self.learning_rate,
-            n_restarts=self.n_restarts,
-            seed=self.random_state,
-            rules=rules_of(self),
-            progress=self.verbose,
-            known=known,
-        )
-        return SiteProblem(
-            graph=self.graph,
-            kernel=kernel,
-            observed=observed,
-            options=options,
-            n_eigenpairs=self.n_eigenpairs,
-            n_threads=self.n_threads,
-            start=start,
+    def _problem(self, data: LabelData, **options: Any) -> Problem:
+        """What is to be learned."""
+        codes = np.asarray(data.codes, dtype=np.float64)[:, None]
+        settings = {
+            "inducing": None if self.inducing is None else self.graph.locate(self.inducing),
+            "n_inducing": self.n_inducing,
+            "covariance": self.covariance,
+            "batch_size": self.batch_size,
+            "n_steps": self.n_steps,
+            "steps": self._in_steps,
+        }
+        return Problem(
+            **{
+                "graph": self.graph,
+                "kernel": self.kernel,
+                "likelihood": self._make_likelihood(data),
+                "observations": Observations(data.nodes, codes, np.zeros((self.graph.n_nodes, 0))),
+                "normalized": uses_normalized(self),
+                "rules": rules_of(self),
+                "search": search_of(self),
+                "n_eigenpairs": self.n_eigenpairs,
+                "n_threads": self.n_threads,
+                "compares": True,
+                "settings": settings,
+                **options,
+            }
         )
 
-    def _fit_stochastic(self, data: LabelData, kernel: Kernel | None, likelihood: Categorical) -> StochasticFit:
-        from graphmatern.inference import fit_stochastic
+    def _learn(self, data: LabelData) -> dict[str, Any]:
+        """Learn from labels; returns every fitted attribute."""
+        return self._attributes(data, learn(self._problem(data), self.inference))
 
-        if self.bounds or self.priors:
-            faults = FaultList("nothing was fitted", KernelError)
-            rule = f"must be left out for inference={self.inference!r}"
-            raise faults.raise_now("bounds", rule, "some", "Use 'spectral' or 'markov'.")
-        kernel = Matern(1.5, 8.0) if kernel is None else kernel
-        if likelihood.scale_invariant:
-            hold_variance(kernel)
-        return fit_stochastic(
-            self.graph,
-            kernel,
-            likelihood,
-            data.nodes,
-            data.codes,
-            form=self.inference,  # type: ignore[arg-type]
-            inducing=None if self.inducing is None else self.graph.locate(self.inducing),
-            n_inducing=self.n_inducing,
-            covariance=self.covariance,
-            normalized=uses_normalized(self),
-            n_eigenpairs=eigenpairs_used(self.graph, self.n_eigenpairs),
-            optimizer=self.optimizer,
-            batch_size=self.batch_size,
-            n_steps=self.n_steps,
-            learning_rate=self.learning_rate,
-            max_iterations=self.max_iterations,
-            random_state=self.random_state,
-            progress=self.verbose,
-        )
-
-    def _adopt(self, data: LabelData, fitted: SiteFit | StochasticFit) -> None:
-        self._data, self._fitted = data, fitted
-        self.classes_ = data.classes
-        self.kernel_ = fitted.kernel
-        self.likelihood_ = fitted.likelihood
-        self.elbo_ = fitted.elbo
-        self.converged_ = fitted.converged
-        self.n_clipped_ = fitted.n_clipped
-        self.informed_ = reached_by(self.graph, data.nodes)
-
-    def _warn_of_trouble(self) -> None:
-        if not self.converged_:
-            warn("the fit stopped early; raise max_iterations or change the start", NumericalWarning)
-        if self.n_clipped_ and isinstance(self._fitted, SiteFit):
-            warn(
-                f"negative sites were set to 0 in {self.n_clipped_} steps: the approximation is not the best Gaussian",
-                NumericalWarning,
-            )
-
-    def _require_fit(self) -> None:
-        if not hasattr(self, "_fitted"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call `fit` first")
+    def _attributes(self, data: LabelData, fit: Fit, reason: str | None = None) -> dict[str, Any]:
+        """Every fitted attribute."""
+        return {
+            "_data": data,
+            "_fit": fit,
+            "classes_": data.classes,
+            "kernel_": fit.kernel,
+            "likelihood_": fit.likelihood,
+            "posterior_": fit.posterior,
+            "normalized_": fit.normalized,
+            "elbo_": fit.log_evidence,
+            "inference_": fit.engine,
+            "inference_reason_": fit.reason if reason is None else reason,
+            "converged_": fit.converged,
+            "n_clipped_": fit.n_clipped,
+            "n_evaluations_": fit.optimum.n_evaluations,
+            "at_bounds_": fit.at_bounds,
+            "informed_": reached_by(self.graph, data.nodes),
+        }
 
     # ------------------------------------------------------------------ predictions
     def predict_latent(self, nodes: Any = None) -> tuple[Floats, Floats]:
@@ -336,8 +310,8 @@ class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignor
             with the probability of the second.
         """
         self._require_fit()
-        mean, variance = self._fitted.latent_marginals(self.graph.locate(nodes))
-        return mean.T.copy(), np.sqrt(variance).T
+        places = self.graph.locate(nodes)
+        return self.posterior_.latent_mean(places).T, np.sqrt(self.posterior_.latent_variance(places)).T
 
     def predict_proba(self, nodes: Any = None) -> Floats:
         """Probabilities of the classes, the uncertainty of the latent processes included.
@@ -355,7 +329,7 @@ class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignor
         self._require_fit()
         places = self.graph.locate(nodes)
         self._warn_of_uninformed(places)
-        mean, variance = self._fitted.latent_marginals(places)
+        mean, variance = self.posterior_.latent_mean(places), self.posterior_.latent_variance(places)
         likelihood, blocks = self.likelihood_, []
         assert isinstance(likelihood, Categorical)
         with torch.no_grad():
@@ -432,7 +406,9 @@ class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignor
         check_whole("n_samples", n_samples, faults, minimum=1, remedy="Draw at least one.")
         faults.raise_if_any()
         rng = random_generator(random_state, TableError)
-        return self._fitted.sample(n_samples, self.graph.locate(nodes), rng)
+        places = self.graph.locate(nodes)
+        rows = range(self.posterior_.n_latents)
+        return np.stack([self.posterior_.latent_samples(n_samples, places, rng, row) for row in rows], axis=1)
 
     def score(self, nodes: Any, y: Any = None, sample_weight: None = None) -> float:
         """Share of labels that are predicted; None and NaN in ``y`` are passed over.
@@ -474,13 +450,15 @@ class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignor
         share = self.predict_proba(self.graph.nodes[held_back.nodes])
         return classification_report(held_back.codes.tolist(), share, range(len(self.classes_)))
 
-    def plot(self, axes: Sequence[Axes] | None = None) -> NDArray[Any]:
+    def plot(self, axes: Sequence[Axes] | None = None, **options: Any) -> NDArray[Any]:
         """Draw the most probable classes and, beside them, how uncertain they are.
 
         Parameters
         ----------
         axes : sequence of two Axes, optional
             Where to draw; a new figure by default.
+        **options
+            As `plotting.plot_classes` takes them, such as ``cmap``.
 
         Returns
         -------
@@ -489,7 +467,7 @@ class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignor
         """
         share = self.predict_proba()
         marked = self.graph.nodes[np.unique(self._data.nodes)]
-        return plot_classes(self.graph, share, self.classes_.tolist(), axes, marked=marked)
+        return plot_classes(self.graph, share, self.classes_.tolist(), axes, marked=marked, **options)
 
     def summary(self) -> str:
         """Describe the fit in a few lines of text."""
@@ -502,41 +480,54 @@ class GraphGPClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignor
                 f"classes   {shares}",
                 f"inference {self.inference_} ({self.inference_reason_})",
                 f"kernel    {self.kernel_!r}",
-                f"evidence lower bound {self.elbo_:.4f} ({'converged' if self.converged_ else 'stopped early'})",
-                *([f"negative sites were set to 0 in {self.n_clipped_} steps"] if self.n_clipped_ else []),
+                f"evidence lower bound {self.elbo_:.4f}",
+                *self._fit_lines(),
             ]
         )
 
     # ------------------------------------------------------------------ model files
     def _state(self) -> dict[str, Any]:
-        fitted = self._fitted
         pairs = None
-        if self.inference_ != "markov":
-            count = eigenpairs_used(self.graph, self.n_eigenpairs)
-            pairs = spectrum_state(self.graph, count, uses_normalized(self))
-        state = {
+        if self.inference_ in SPECTRAL_ENGINES:
+            count = eigenpairs_used(self.graph, self._fit_options["n_eigenpairs"])
+            pairs = spectrum_state(self.graph, count, self._fit.normalized)
+        return {
             "nodes": self._data.nodes,
             "codes": self._data.codes,
-            "classes": list(self.classes_.tolist()),
+            "classes": stored_labels(self.classes_),
             "inference_": self.inference_,
             "inference_reason_": self.inference_reason_,
+            "normalized": self._fit.normalized,
+            "kernel_": self.kernel_,
+            "optimum": dict(vars(self._fit.optimum)),
+            "sites": self._fit.sites,
+            "inducing": self._fit.report.get("inducing"),
+            "in_steps": "history" in self._fit.report,
+            "standard_errors": self._standard_errors,
             "spectrum": pairs,
         }
-        if not isinstance(fitted, SiteFit):
-            return state | {"fit": fitted.plain()}
-        sites = fitted.state.sites
-        return state | {"kernel_": self.kernel_, "optimum": dict(vars(fitted.optimum)), "sites": [*sites]}
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        data = LabelData(state["nodes"], state["codes"], label_array(state["classes"]))
-        self.inference_, self.inference_reason_ = state["inference_"], state["inference_reason_"]
+    def _attributes_from(self, state: dict[str, Any]) -> dict[str, Any]:
+        data = LabelData(state["nodes"], state["codes"], label_array(list(state["classes"])))
         spectrum_from_state(self.graph, state["spectrum"])
-        if "fit" in state:
-            from graphmatern.inference import StochasticFit
-
-            self._adopt(data, StochasticFit.from_plain(self.graph, state["fit"]))
-            return
-        problem = self._problem(
-            data, state["kernel_"], self._make_likelihood(data), Optimum(**state["optimum"]), Sites(*state["sites"])
-        )
-        self._adopt(data, SITE_ENGINES[self.inference_](problem))
+        normalized = state.get("normalized", bool(uses_normalized(self)))
+        problem = self._problem(data, kernel=state.get("kernel_"), normalized=normalized)
+        settings = dict(problem.settings)
+        if "fit" in state:  # of a file in which inducing nodes and eigenvectors had a form of their own
+            plain = state["fit"]
+            mean, elbo, converged, _ = plain["numbers"]
+            assert mean == 0.0
+            position = np.array([raw.item() for raw in plain["kernel"].parameters() if raw.requires_grad])
+            state = state | {
+                "kernel_": plain["kernel"],
+                "sites": plain["q"],
+                "inducing": plain["inducing"] if plain["inducing"] is not None else int(plain["q"][0].shape[1]),
+                "optimum": vars(Optimum(position, -elbo, np.zeros(len(position)), 0, converged, "read from a file")),
+            }
+            state["in_steps"] = True
+        settings["steps"] = state.get("in_steps", settings["steps"])
+        inducing = state.get("inducing")
+        settings["n_inducing" if isinstance(inducing, int) else "inducing"] = inducing
+        problem = replace(problem, kernel=state["kernel_"], settings=settings)
+        known = Known(Optimum(**state["optimum"]), state["sites"])
+        return self._attributes(data, learn(problem, state["inference_"], known), state["inference_reason_"])

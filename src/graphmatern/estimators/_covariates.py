@@ -107,7 +107,7 @@ def _values(graph: Graph, covariates: Any, faults: FaultList) -> tuple[list[str]
             rule = f"must have a row for each of the {graph.n_nodes} nodes, or be a table indexed by node name"
             raise faults.raise_now("covariates", rule, f"shape {np.shape(covariates)}", "Complete it.")
         return [f"x{k}" for k in range(values.shape[1])], values
-    codes = graph._parts.names.codes(covariates.index)
+    codes = graph.names.codes(covariates.index)
     missing = np.setdiff1d(np.arange(graph.n_nodes), codes)
     if len(missing):
         received = f"none for {abbreviate(graph.nodes[missing])}"

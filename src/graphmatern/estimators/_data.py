@@ -1,4 +1,4 @@
-"""From what a caller passes to `fit` to batches of observations in normalised units."""
+"""From what a caller passes to `fit` to nodes and numbers, all faults reported at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 from graphmatern._validation import FaultList, abbreviate, as_numbers, plain_array
 from graphmatern.errors import TableError
-from graphmatern.graph._names import index_of_names
+from graphmatern.graph import index_of_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["TrainingData", "join_observations", "read_observations"]
+__all__ = ["TrainingData", "aligned", "join_observations", "names_and_values", "node_codes", "read_observations"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +44,85 @@ class TrainingData:
     exposure: Floats | None = None
 
 
+def names_and_values(nodes: Any, y: Any, faults: FaultList) -> tuple[Any, Any]:
+    """Node names and values: both as given, or those of a Series or DataFrame indexed by node name.
+
+    Parameters
+    ----------
+    nodes : sequence of hashable, Series or DataFrame
+        What the caller passed first.
+    y : array_like, optional
+        What the caller passed second.
+    faults : FaultList
+        Where faults are noted; raises where there is no going on.
+    """
+    if y is not None:
+        if isinstance(nodes, pd.DataFrame) or getattr(nodes, "ndim", 1) == 2:
+            shape = tuple(nodes.shape)
+            remedy = (
+                "Pass the names of the nodes, such as table['node'] or X[:, 0]; covariates belong in the constructor."
+            )
+            raise faults.raise_now("nodes", "must be a 1-D sequence of node names", f"shape {shape}", remedy)
+        return nodes, aligned(y, nodes, "y", faults)
+    if isinstance(nodes, pd.DataFrame) and isinstance(nodes.index, pd.RangeIndex) and nodes.shape[1] == 2:
+        first, second = map(str, nodes.columns)
+        rule = "must be indexed by node name, or come as two columns"
+        remedy = f"Use fit(table[{first!r}], table[{second!r}]), or table.set_index({first!r})[{second!r}]."
+        raise faults.raise_now("nodes", rule, f"a table with columns {first!r} and {second!r}", remedy)
+    if not isinstance(nodes, pd.Series | pd.DataFrame):
+        received = f"a {type(nodes).__name__} and no `y`"
+        remedy = "Pass node names and values, or a Series indexed by node name."
+        raise faults.raise_now("nodes", "must come with `y`, or be a Series or DataFrame", received, remedy)
+    return nodes.index, nodes
+
+
+def node_codes(graph: Graph, nodes: Any, faults: FaultList) -> tuple[pd.Index[Any], NDArray[np.int64]]:
+    """Node names as an index, and their positions; unknown ones are noted, and have position −1."""
+    try:
+        names = index_of_names(nodes)
+        codes = graph.names.codes(names)
+    except (TypeError, pd.errors.InvalidIndexError) as error:
+        raise faults.raise_now("nodes", "must be a 1-D sequence of node names", str(error), "Use a list.") from None
+    if (codes < 0).any():
+        graph.names.note_unknown(names[codes < 0], "nodes", faults)
+    return names, codes
+
+
+def aligned(given: Any, nodes: Any, argument: str, faults: FaultList) -> Any:
+    """What was given per node, in the order of the nodes: a Series goes by its index, always.
+
+    Parameters
+    ----------
+    given : Series or array_like
+        One entry per node.
+    nodes : sequence of hashable
+        Node names; a Series of them has an index of its own, which may be shared.
+    argument : str
+        Name of the argument, for messages.
+    faults : FaultList
+        Where faults are noted; raises where the index says neither.
+    """
+    if not isinstance(given, pd.Series | pd.DataFrame):
+        return given
+    index = given.index
+    if isinstance(nodes, pd.Series):
+        if index.equals(nodes.index):
+            return given
+        if index.is_unique and nodes.index.isin(index).all():
+            return given.reindex(nodes.index)
+    names = index_of_names(nodes)
+    if len(index) == len(names) and index.equals(names):
+        return given
+    unnamed = isinstance(index, pd.RangeIndex) and len(index) == len(names) and (index.start, index.step) == (0, 1)
+    if not unnamed and index.is_unique and index.isin(names).any():
+        return given.reindex(names)  # what is missing is told where it is needed
+    if unnamed and not (names.is_unique and names.isin(index).all()):
+        return given  # numbered, not named
+    rule = "must have the index of the nodes, each of them once"
+    received = f"an index that begins {abbreviate(index[:3], len(index))} for nodes {abbreviate(names[:3], len(names))}"
+    raise faults.raise_now(argument, rule, received, "Index it by node name, or pass `.to_numpy()` to go by position.")
+
+
 def read_observations(
     graph: Graph, nodes: Any, y: Any, noise: Any = None, exposure: Any = None, *, subject: str = "nothing was fitted"
 ) -> TrainingData:
@@ -57,29 +136,14 @@ def read_observations(
         Node names; or values indexed by node name, where ``y`` is None.
     y : array_like, shape (n,) or (n, n_replicates), optional
         Values; NaN, None and NA mean not observed.
-    noise : array_like, shape (n,), optional
-        Known noise variances; a Series is matched by node name where the values have names as well.
-    exposure : array_like, shape (n,), optional
-        Exposures of counts; likewise.
+    noise, exposure : array_like, shape (n,), optional
+        Known noise variances, and exposures of counts; a Series is matched by its index.
     subject : str
         What did not happen, if something is wrong.
     """
     faults = FaultList(subject, TableError)
-    if y is None:
-        if not isinstance(nodes, pd.Series | pd.DataFrame):
-            received = f"a {type(nodes).__name__} and no `y`"
-            remedy = "Pass node names and values, or a Series indexed by node name."
-            raise faults.raise_now("nodes", "must come with `y`, or be a Series or DataFrame", received, remedy)
-        nodes, y = nodes.index, nodes.to_numpy()
-        noise = _by_name(noise, nodes, "noise_variance", faults)
-        exposure = _by_name(exposure, nodes, "exposure", faults)
-    try:
-        nodes = index_of_names(nodes)
-        codes = graph._parts.names.codes(nodes)
-    except (TypeError, pd.errors.InvalidIndexError) as error:
-        raise faults.raise_now("nodes", "must be a 1-D sequence of node names", str(error), "Use a list.") from None
-    if (codes < 0).any():
-        graph._parts.names.note_unknown(nodes[codes < 0], "nodes", faults)
+    nodes, y = names_and_values(nodes, y, faults)
+    names, codes = node_codes(graph, nodes, faults)
     values, wrong = _values(y)
     if values.ndim != 2 or len(values) != len(codes):
         rule = f"must have shape ({len(codes)},) or ({len(codes)}, n_replicates)"
@@ -89,8 +153,9 @@ def read_observations(
         rule = "must hold numbers, or NaN for what was not observed"
         faults.add("y", rule, f"others in rows {abbreviate(bad)}", "Correct them.")
     kept = np.asarray(~np.isnan(values).all(axis=1))
-    variances = _positive(noise, "noise_variance", kept, faults)
-    exposures = _positive(exposure, "exposure", kept, faults)
+    original = nodes if isinstance(nodes, pd.Series) else names
+    variances = _positive(aligned(noise, original, "noise_variance", faults), "noise_variance", kept, faults)
+    exposures = _positive(aligned(exposure, original, "exposure", faults), "exposure", kept, faults)
     faults.raise_if_any()
     if not kept.any():
         raise faults.raise_now("y", "must hold at least one value", "none", "NaN means not observed.")
@@ -108,22 +173,13 @@ def join_observations(one: TrainingData, other: TrainingData) -> TrainingData:
 
 def _values(y: Any) -> tuple[Floats, NDArray[np.bool_]]:
     """Values as columns, NaN where there is none, and which are neither finite numbers nor missing."""
+    y = y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y
     values = as_numbers(y, "y", FaultList("", TableError))
     wrong = np.isinf(values)
     raw = plain_array(y)
     if raw is not None and raw.dtype.kind not in "buif":
         wrong |= np.isnan(values) & ~np.asarray(pd.isna(raw))
     return (values[:, None], wrong[:, None]) if values.ndim == 1 else (values, wrong)
-
-
-def _by_name(given: Any, names: pd.Index[Any], argument: str, faults: FaultList) -> Any:
-    """What was given per value, in the order of the values where both have node names."""
-    if not isinstance(given, pd.Series) or given.index.equals(names):
-        return given
-    if not given.index.is_unique:
-        rule = "must have the index of the values, or each node once"
-        raise faults.raise_now(argument, rule, "another index with repeats", "Pass an array to go by position.")
-    return given.reindex(names)
 
 
 def _positive(given: Any, argument: str, kept: NDArray[np.bool_], faults: FaultList) -> Floats | None:

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
 
-from graphmatern._validation import FaultList, check_positive, check_whole, note_choice, note_flag, warn
-from graphmatern.errors import KernelError, NumericalWarning
-from graphmatern.estimators._common import check_fit_options, normalisation, reached_by, rules_of, uses_normalized
+from graphmatern._validation import FaultList, check_positive, check_whole, note_choice, note_flag
+from graphmatern.errors import KernelError
+from graphmatern.estimators._base import normalisation, reached_by
 from graphmatern.estimators._field_data import FieldData, read_field
 from graphmatern.estimators._field_results import FieldResults
-from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
+from graphmatern.estimators._files import spectrum_from_state, spectrum_state
+from graphmatern.estimators._options import check_options, documented, rules_of, search_of, uses_normalized
+from graphmatern.estimators._results import noise_of
 from graphmatern.estimators._times import TIME_UNITS, TimeAxis
-from graphmatern.inference._fill_in import IterativeOptions
-from graphmatern.inference._fit_field import (
+from graphmatern.inference import Known, Optimum, eigenpairs_used
+from graphmatern.inference.field import (
+    FieldGrid,
     FieldProblem,
-    FittedField,
+    IterativeOptions,
     choose_method,
     default_probes,
-    fit_field,
+    learn_field,
     order_of,
 )
-from graphmatern.inference._fit_spectral import eigenpairs_used
-from graphmatern.inference._fitting import FitOptions
-from graphmatern.inference._kronecker import FieldGrid
-from graphmatern.inference._optimize import Optimum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from graphmatern.graph import Graph
-    from graphmatern.inference._rules import LogNormal
+    from graphmatern.inference import LogNormal
     from graphmatern.kernels import Kernel
 
 __all__ = ["GraphFieldRegressor"]
@@ -45,15 +42,15 @@ __all__ = ["GraphFieldRegressor"]
 _MOST_ITERATIONS = 1000  # of conjugate gradients and Lanczos
 
 
-class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore[misc]
+@documented
+class GraphFieldRegressor(FieldResults):
     """Gaussian process regression on a graph over time: values at some nodes and times in, at all of them out.
 
     The covariance of two cells is that of their times times that of their nodes, k(t, t′) k(i, i′), plus noise.
 
     Parameters
     ----------
-    graph : Graph
-        The graph.
+    <graph>
     kernel : Kernel, optional
         Kernel on the graph with starting values, in units in which the values have variance 1; its variance is that of
         the field. By default a Matérn kernel whose starting values are chosen from the data.
@@ -63,26 +60,21 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         Matérn 3/2, started from the data.
     time_unit : {"s", "min", "h", "D", "W"}
         Unit of the parameters of ``time_kernel`` where times are dates. Numbers are taken as they are.
-    normalized : bool, optional
-        Which Laplacian; by default the normalised one only where the kernel requires it.
+    <normalized>
     engine : {"auto", "kronecker", "dense", "state-space", "iterative"}
         How to compute: whole grids by Kronecker algebra; up to 3,000 cells with holes by a dense Cholesky factor; few
         nodes at many times by a Kalman filter, where ``time_kernel`` is Matérn, times a scale or not; all others by
         filling in the holes with conjugate gradients. All but the last are exact.
-    n_eigenpairs : int, optional
-        Eigenpairs of the graph; all by default, up to 3,000 nodes, beyond that 500.
+    <n_eigenpairs>
     noise : float, optional
         Starting value of the noise variance, in units in which the values have variance 1.
     mean : {"constant", "zero"}
         Mean of the field; a constant is integrated out under a flat prior.
     normalize_y : bool
         Whether to subtract the mean of the values and divide by their standard deviation before all else.
-    optimizer : {"lbfgs", "adam"} or None
-        What maximises the marginal likelihood; None keeps the starting values.
-    max_iterations : int
-        Iterations of the optimiser at most.
-    n_restarts : int
-        Further starting points, drawn at random around the first; the best optimum is kept.
+    <optimizer>
+    <max_iterations>
+    <n_restarts>
     bounds : dict of str to (float, float), optional
         Least and largest value of parameters of ``kernel`` and of the noise. Those of ``time_kernel`` are GPyTorch's.
     priors : dict of str to LogNormal, optional
@@ -96,8 +88,7 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         values is then known to a relative error of √(2 / n_draws). For fewer cells it solves for each.
     random_state : int
         Seed of probes, draws and restarts.
-    verbose : bool, optional
-        Whether to show progress; by default, where the error stream is a terminal.
+    <verbose>
 
     Attributes
     ----------
@@ -156,7 +147,7 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         noise: float | None = None,
         mean: Literal["constant", "zero"] = "constant",
         normalize_y: bool = True,
-        optimizer: Literal["lbfgs", "adam"] | None = "lbfgs",
+        optimizer: Literal["quasi-newton", "lbfgs", "adam"] | None = "quasi-newton",
         max_iterations: int = 200,
         n_restarts: int = 0,
         bounds: Mapping[str, tuple[float, float]] | None = None,
@@ -220,13 +211,14 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         self._check_options()
         field = read_field(self.graph, data, times, y, node=node, time=time, value=value)
         observed = field.y[~np.isnan(field.y)]
-        self.y_mean_, self.y_scale_ = normalisation(observed) if self.normalize_y else (0.0, 1.0)
-        self._axis = TimeAxis.of(field.times, self.time_unit)
-        self._learn(field)
-        self.log_marginal_likelihood_, self.log_marginal_likelihood_error_ = self.posterior_.log_marginal_likelihood()
-        if not self.converged_:
-            message = self._fitted.optimum.message
-            warn(f"the fit stopped early: {message}; raise max_iterations or change the start", NumericalWarning)
+        scale = normalisation(observed) if self.normalize_y else (0.0, 1.0)
+        axis = TimeAxis.of(field.times, self.time_unit)
+        method = choose_method(self._grid(field, axis, scale), self.engine, order_of(self.time_kernel))
+        attributes = self._learn(field, axis, scale, method)
+        evidence = attributes["posterior_"].log_marginal_likelihood()
+        attributes["log_marginal_likelihood_"], attributes["log_marginal_likelihood_error_"] = evidence
+        self._adopt(attributes)
+        self._warn_of_trouble()
         return self
 
     def _check_options(self) -> None:
@@ -243,62 +235,65 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         check_whole("n_draws", self.n_draws, faults, minimum=2, remedy="32 is usual.")
         if self.random_state is None:  # probes must stay the same
             faults.add("random_state", "must be a whole number", "None", "0 is as good as any.")
-        check_fit_options(self, ["noise"], faults)
+        check_options(self, ["noise"], faults)
 
-    def _grid(self, data: FieldData) -> FieldGrid:
+    @staticmethod
+    def _grid(data: FieldData, axis: TimeAxis, scale: tuple[float, float]) -> FieldGrid:
         """The observations in normalised units, times as numbers."""
         observed = ~np.isnan(data.y)
-        y = np.where(observed, (data.y - self.y_mean_) / self.y_scale_, 0.0)
-        return FieldGrid(data.nodes, self._axis.numbers(data.times), y, observed)
+        y = np.where(observed, (data.y - scale[0]) / scale[1], 0.0)
+        return FieldGrid(data.nodes, axis.numbers(data.times), y, observed)
 
-    def _learn(self, data: FieldData, known: Optimum | None = None) -> None:
-        """Fit, or take up where an earlier fit ended."""
-        grid = self._grid(data)
-        if known is None:
-            self.engine_, self.engine_reason_ = choose_method(grid, self.engine, order_of(self.time_kernel))
+    def _learn(
+        self,
+        data: FieldData,
+        axis: TimeAxis,
+        scale: tuple[float, float],
+        method: tuple[str, str],
+        kernels: tuple[Any, Any] | None = None,
+        known: Known | None = None,
+    ) -> dict[str, Any]:
+        """Learn from data, or take up where an earlier fit ended; returns every fitted attribute."""
+        grid = self._grid(data, axis, scale)
         probes = default_probes(grid) if self.n_probes is None else self.n_probes
-        options = FitOptions(
-            normalized=uses_normalized(self),
-            noise=self.noise,
-            optimizer=self.optimizer,
-            max_iterations=self.max_iterations,
-            n_restarts=self.n_restarts,
-            seed=self.random_state,
-            rules=rules_of(self),
-            progress=self.verbose,
-            known=known,
-        )
+        kernel, time_kernel = (self.kernel, self.time_kernel) if kernels is None else kernels
         problem = FieldProblem(
             graph=self.graph,
-            kernel=copy.deepcopy(self.kernel if known is None else self.kernel_),
-            time_kernel=self.time_kernel if known is None else self.time_kernel_,
+            kernel=kernel,
+            time_kernel=time_kernel,
             grid=grid,
             constant=self.mean == "constant",
+            normalized=bool(uses_normalized(self)),
             n_eigenpairs=self.n_eigenpairs,
-            method=self.engine_,
+            method=method[0],
             iterative=IterativeOptions(
                 self.tolerance, _MOST_ITERATIONS, probes, self.n_draws, self.random_state, self.verbose
             ),
-            options=options,
+            noise=None if self.noise is None else float(self.noise),
+            rules=rules_of(self),
+            search=search_of(self),
         )
-        self._adopt(fit_field(problem), data)
-
-    def _adopt(self, found: FittedField, data: FieldData) -> None:
-        assert found.time is not None
-        self.kernel_ = found.kernel
-        self.time_kernel_ = found.time.kernel
-        self.noise_ = found.noise
-        self.posterior_ = found.posterior
-        self.gradient_norm_ = found.gradient_norm
-        self.converged_ = found.optimum.converged
-        self.n_evaluations_ = found.optimum.n_evaluations
-        self.at_bounds_ = found.at_bounds
-        self.nodes_ = self.graph.nodes[data.nodes]
-        self.times_ = data.times
-        self._data = data
-        self._fitted = found
-        self.informed_ = reached_by(self.graph, data.nodes)
-        self._fit_options = self.get_params(deep=False)
+        fit = learn_field(problem, known)
+        return {
+            "_data": data,
+            "_axis": axis,
+            "_fit": fit,
+            "y_mean_": scale[0],
+            "y_scale_": scale[1],
+            "engine_": method[0],
+            "engine_reason_": method[1],
+            "kernel_": fit.kernel,
+            "time_kernel_": fit.posterior.time.kernel,
+            "noise_": noise_of(fit.likelihood),
+            "posterior_": fit.posterior,
+            "gradient_norm_": fit.gradient_norm,
+            "converged_": fit.converged,
+            "n_evaluations_": fit.optimum.n_evaluations,
+            "at_bounds_": fit.at_bounds,
+            "nodes_": self.graph.nodes[data.nodes],
+            "times_": data.times,
+            "informed_": reached_by(self.graph, data.nodes),
+        }
 
     def condition_on(
         self,
@@ -320,28 +315,15 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
         self._require_fit()
         more = read_field(self.graph, data, times, y, node=node, time=time, value=value)
         joined = self._data.join(FieldData(more.nodes, self._axis.read(more.times), more.y))
-        other = type(self)(**self._options_of_fit())
-        for name in ("y_mean_", "y_scale_", "_axis", "kernel_", "time_kernel_"):
-            setattr(other, name, getattr(self, name))
+        other, scale = type(self)(**self._fit_options), (self.y_mean_, self.y_scale_)
         wanted = "auto" if other.engine == "kronecker" else other.engine  # there may be holes now
-        other.engine_, other.engine_reason_ = choose_method(other._grid(joined), wanted, order_of(self.time_kernel_))
-        other._learn(joined, self._fitted.optimum)
-        return other
-
-    def standard_errors(self) -> dict[str, float]:
-        """Standard errors of the logarithms of the learned parameters, from the curvature of the likelihood.
-
-        Returns
-        -------
-        dict of str to float
-            An error of 0.1 means that the parameter is known to about 10 %; NaN where the likelihood has no peak.
-        """
-        self._require_fit()
-        return self._fitted.standard_errors()
+        method = choose_method(self._grid(joined, self._axis, scale), wanted, order_of(self.time_kernel_))
+        kernels, known = (self.kernel_, self.time_kernel_), Known(self._fit.optimum)
+        return other._adopt(other._learn(joined, self._axis, scale, method, kernels, known))
 
     # ------------------------------------------------------------------ model files
     def _state(self) -> dict[str, Any]:
-        fitted_as = type(self)(**self._options_of_fit())
+        fitted_as = type(self)(**self._fit_options)
         count = eigenpairs_used(self.graph, fitted_as.n_eigenpairs)
         names = ("y_mean_", "y_scale_", "engine_", "engine_reason_", "kernel_", "time_kernel_")
         optional = ("log_marginal_likelihood_", "log_marginal_likelihood_error_")
@@ -349,14 +331,20 @@ class GraphFieldRegressor(FieldResults, Savable, BaseEstimator):  # type: ignore
             "data": dict(vars(self._data)),
             "origin": None if self._axis.origin is None else pd.DatetimeIndex([self._axis.origin]),  # keeps its zone
             "attributes": {name: getattr(self, name) for name in (*names, *optional) if hasattr(self, name)},
-            "optimum": dict(vars(self._fitted.optimum)),
-            "spectrum": spectrum_state(self.graph, count, uses_normalized(fitted_as)),
+            "optimum": dict(vars(self._fit.optimum)),
+            "standard_errors": self._standard_errors,
+            "spectrum": spectrum_state(self.graph, count, bool(uses_normalized(fitted_as))),
         }
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        for name, value in state["attributes"].items():
-            setattr(self, name, value)
-        origin = state["origin"]
-        self._axis = TimeAxis(None if origin is None else origin[0], self.time_unit)
+    def _attributes_from(self, state: dict[str, Any]) -> dict[str, Any]:
+        kept, origin = state["attributes"], state["origin"]
         spectrum_from_state(self.graph, state["spectrum"])
-        self._learn(FieldData(**state["data"]), Optimum(**state["optimum"]))
+        attributes = self._learn(
+            FieldData(**state["data"]),
+            TimeAxis(None if origin is None else origin[0], self.time_unit),
+            (kept["y_mean_"], kept["y_scale_"]),
+            (kept["engine_"], kept["engine_reason_"]),
+            (kept["kernel_"], kept["time_kernel_"]),
+            Known(Optimum(**state["optimum"])),
+        )
+        return {**attributes, **kept}

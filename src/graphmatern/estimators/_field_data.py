@@ -144,7 +144,7 @@ def _note_repeated(codes: Longs, times: pd.Index[Any], rows: Longs | None, fault
 
 
 def _read_wide(graph: Graph, table: pd.DataFrame, named: tuple[str, str, str], faults: FaultList) -> FieldData:
-    names = graph._parts.names
+    names = graph.names
     codes = np.asarray(names.codes(table.columns), dtype=np.int64)
     if len(codes) and (codes < 0).all():
         if table.index.nlevels == 1 and (names.codes(table.index) >= 0).any():
@@ -171,12 +171,12 @@ def _read_wide(graph: Graph, table: pd.DataFrame, named: tuple[str, str, str], f
 def _codes(graph: Graph, names: Any, argument: str, faults: FaultList) -> Longs:
     """Positions of nodes; unknown names are noted."""
     try:
-        codes = graph._parts.names.codes(names)
+        codes = graph.names.codes(names)
     except TypeError as error:
         raise faults.raise_now(argument, "must be a 1-D sequence of node names", str(error), "Use a list.") from None
     if (codes < 0).any():
         unknown = pd.Index(list(names), dtype=object, tupleize_cols=False)[codes < 0]
-        graph._parts.names.note_unknown(unknown, argument, faults)
+        graph.names.note_unknown(unknown, argument, faults)
     return codes
 
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from sklearn.exceptions import NotFittedError
 
 from graphmatern._validation import FaultList, check_whole, random_generator
 from graphmatern.errors import TableError
+from graphmatern.estimators._base import GraphEstimator
 from graphmatern.estimators._field_data import read_field
-from graphmatern.inference._fit_field import median_gap
+from graphmatern.inference.field import median_gap
 from graphmatern.metrics import half_width, regression_report
 from graphmatern.plotting import plot_prediction, plot_series
 
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 
     from graphmatern.estimators._field_data import FieldData
     from graphmatern.estimators._times import TimeAxis
-    from graphmatern.graph import Graph
-    from graphmatern.inference._field_posterior import FieldPosterior
-    from graphmatern.inference._field_systems import Cells
-    from graphmatern.inference._fit_field import FittedField
+    from graphmatern.inference.field import FieldPosterior
+    from graphmatern.inference.field.systems import Cells
     from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
@@ -34,10 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["FieldResults"]
 
 
-class FieldResults:
+class FieldResults(GraphEstimator):
     """Predictions of a fitted field, in the units of the values."""
 
-    graph: Graph
     posterior_: FieldPosterior
     kernel_: Kernel
     noise_: float
@@ -45,7 +42,6 @@ class FieldResults:
     y_scale_: float
     nodes_: pd.Index[Any]
     times_: pd.Index[Any]
-    informed_: NDArray[np.bool_]
     engine_: str
     engine_reason_: str
     converged_: bool
@@ -54,14 +50,6 @@ class FieldResults:
     at_bounds_: list[str]
     _data: FieldData
     _axis: TimeAxis
-    _fit_options: dict[str, Any]
-    _fitted: FittedField
-
-    def _require_fit(self) -> None:
-        if not hasattr(self, "posterior_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call `fit` first")
-        if self.graph is not self._fit_options["graph"]:
-            raise NotFittedError(f"this {type(self).__name__} was fitted on another graph: call `fit` again")
 
     def _moments(self, cells: Cells, observation: bool, with_std: bool) -> tuple[Floats, Floats | None]:
         """Means and, where wanted, standard deviations at cells, in the units of the values."""
@@ -304,7 +292,9 @@ class FieldResults:
         mean, std = self.predict(names, stamps, return_std=True, observation=True)
         return regression_report(held_back.y[rows, columns], mean, std)
 
-    def plot_map(self, time: Any, axes: Sequence[Axes] | None = None, *, label: str = "") -> NDArray[Any]:
+    def plot_map(
+        self, time: Any, axes: Sequence[Axes] | None = None, *, label: str = "", **options: Any
+    ) -> NDArray[Any]:
         """Draw the field at one time and, beside it, how sure that is.
 
         Parameters
@@ -315,6 +305,8 @@ class FieldResults:
             Where to draw; a new figure by default.
         label : str
             What is predicted, with its unit.
+        **options
+            As `plotting.plot_prediction` takes them, such as ``cmap`` and ``limits``.
 
         Returns
         -------
@@ -324,7 +316,7 @@ class FieldResults:
         mean, std = self.predict_grid(times=[time], return_std=True)
         row = self.times_.get_indexer(mean.index)[0]
         marked = self.nodes_[~np.isnan(self._data.y[row])] if row >= 0 else None
-        return plot_prediction(self.graph, mean.iloc[0], std.iloc[0], axes, label=label, marked=marked)
+        return plot_prediction(self.graph, mean.iloc[0], std.iloc[0], axes, label=label, marked=marked, **options)
 
     def plot_node(
         self, node: Any, times: Any = None, ax: Axes | None = None, *, level: float = 0.95, label: str = ""
@@ -369,22 +361,15 @@ class FieldResults:
         n_times, n_nodes = self._data.y.shape
         missing = float(np.isnan(self._data.y).mean())
         unit = f", in units of {self._axis.unit!r}" if self._axis.origin is not None else ""
-        assert self._fitted.time is not None
-        state = "converged" if self.converged_ else "stopped early"
         lines = [
             f"{n_times:,} times × {n_nodes:,} nodes, {missing:.1%} of the cells missing, on {self.graph!r}",
             f"engine    {self.engine_} ({self.engine_reason_})",
             f"kernel    {self.kernel_!r}",
-            f"time      {self._fitted.time.describe()}{unit}",
+            f"time      {self.posterior_.time.describe()}{unit}",
             f"noise     {self.noise_:.4g} (standard deviation {noise:.4g} in the units of the values)",
         ]
         if hasattr(self, "log_marginal_likelihood_"):
             error = getattr(self, "log_marginal_likelihood_error_", 0.0)
             spelled = f" ± {error:.2g}" if error else ""
             lines.append(f"log marginal likelihood {self.log_marginal_likelihood_:.4f}{spelled}")
-        lines.append(
-            f"optimum   {state}, {self.n_evaluations_} evaluations, largest derivative {self.gradient_norm_:.1e}"
-        )
-        if self.at_bounds_:
-            lines.append(f"bounds    {', '.join(self.at_bounds_)} ended at a bound")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._fit_lines()])

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import importlib
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gpytorch.kernels import Kernel as GPyTorchKernel
-from sklearn.exceptions import NotFittedError
 
 from graphmatern.errors import GraphMaternError, ModelFileError
 from graphmatern.graph import Spectrum
 from graphmatern.inference import LogNormal
-from graphmatern.inference._time_plain import time_kernel_from_plain, time_kernel_to_plain
+from graphmatern.inference.field import time_kernel_from_plain, time_kernel_to_plain
 from graphmatern.io import Codec, pack, read_container, unpack, write_container
-from graphmatern.kernels import Kernel
-from graphmatern.kernels._plain import kernel_from_plain, kernel_to_plain
-from graphmatern.likelihoods import Likelihood
-from graphmatern.likelihoods._plain import likelihood_from_plain, likelihood_to_plain
+from graphmatern.kernels import Kernel, kernel_from_plain, kernel_to_plain
+from graphmatern.likelihoods import Likelihood, likelihood_from_plain, likelihood_to_plain
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from graphmatern.graph import Graph
 
-__all__ = ["Savable", "load", "spectrum_from_state", "spectrum_state"]
+__all__ = ["SPECTRAL_ENGINES", "load", "spectrum_from_state", "spectrum_state", "write_model"]
 
 _CODECS = (
     Codec("kernel", Kernel, kernel_to_plain, kernel_from_plain),
@@ -39,76 +35,18 @@ _HOMES = {
     "GraphGPRegressor": "graphmatern.estimators._regressor",
     "GraphFieldRegressor": "graphmatern.estimators._field",
 }
+#: Engines whose eigenpairs are worth storing.
+SPECTRAL_ENGINES = ("spectral", "inducing", "eigenvectors")
 # A dense decomposition of a component up to this size is quick; its eigenvectors are not worth their bytes.
 _QUICK_COMPONENT = 1500
 
 
-class Savable(ABC):
-    """An estimator with ``save``; `load` makes it again from its options and what `_state` returned.
-
-    A subclass is entered in ``_HOMES`` and defines the methods below. Its options (``get_params``) are stored for it.
-    """
-
-    @abstractmethod
-    def _require_fit(self) -> None:
-        """Raise unless the estimator is fitted."""
-
-    @abstractmethod
-    def _state(self) -> dict[str, Any]:
-        """What fitting found out: numbers, texts, arrays, tables, kernels, and lists and dictionaries of these."""
-
-    @abstractmethod
-    def _restore(self, state: dict[str, Any]) -> None:
-        """Become fitted again, on a fresh estimator with the same options, from what `_state` returned."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What was fitted holds factors and closures; pickling stores what a model file would.
-        if not _is_fitted(self):
-            return dict(vars(self))
-        return {
-            "_options": self.get_params(deep=False),  # type: ignore[attr-defined]
-            "_options_of_fit": self._options_of_fit(),
-            "_fitted_state": self._state(),
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if "_fitted_state" not in state:
-            self.__dict__.update(state)
-            return
-        type(self).__init__(self, **state["_options_of_fit"])
-        self._restore(state["_fitted_state"])
-        for name, value in state["_options"].items():
-            setattr(self, name, value)
-
-    def _options_of_fit(self) -> dict[str, Any]:
-        """Options as they were when the model was fitted: those set since are for the next fit."""
-        kept = vars(self).get("_fit_options")
-        return dict(self.get_params(deep=False) if kept is None else kept)  # type: ignore[attr-defined]
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to one file; `graphmatern.load` reads it.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file, by custom ending in ``.gm``. It is written whole or not at all, and holds the graph, the options,
-            the observations and the learned parameters, in the safetensors format: numbers and text, no code.
-        """
-        self._require_fit()
-        kind = type(self).__name__
-        if kind not in _HOMES:
-            raise ModelFileError(f"a {kind} cannot be stored; {', '.join(_HOMES)} can be")
-        arrays: dict[str, Any] = {}
-        packed = pack({"options": self._options_of_fit(), "fitted": self._state()}, arrays, _CODECS)
-        write_container(path, kind, packed, arrays)
-
-
-def _is_fitted(estimator: Savable) -> bool:
-    try:
-        estimator._require_fit()
-    except NotFittedError:
-        return False
-    return True
+def write_model(path: str | Path, kind: str, content: dict[str, Any]) -> None:
+    """Write options and fitted state of an estimator to a file, whole or not at all."""
+    if kind not in _HOMES:
+        raise ModelFileError(f"a {kind} cannot be stored; {', '.join(_HOMES)} can be")
+    arrays: dict[str, Any] = {}
+    write_container(path, kind, pack(content, arrays, _CODECS), arrays)
 
 
 def load(path: str | Path) -> Any:
@@ -182,4 +120,4 @@ def spectrum_from_state(graph: Graph, state: list[Any] | None) -> None:
     count = len(eigenvalues)
     if shapes != ((count,), (graph.n_nodes, count), (count,)) or not np.isfinite(eigenvectors).all():
         raise ModelFileError("the model file's eigenvectors do not fit its graph")
-    graph._keep_spectrum(Spectrum(eigenvalues, eigenvectors, bool(normalized), graph.masses, residuals))
+    graph.keep_spectrum(Spectrum(eigenvalues, eigenvectors, bool(normalized), graph.masses, residuals))

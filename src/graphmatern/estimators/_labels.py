@@ -10,6 +10,7 @@ import pandas as pd
 
 from graphmatern._validation import FaultList, abbreviate
 from graphmatern.errors import TableError
+from graphmatern.estimators._data import names_and_values, node_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from graphmatern.graph import Graph
 
-__all__ = ["LabelData", "label_array", "read_labels"]
+__all__ = ["LabelData", "label_array", "read_labels", "stored_labels"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,20 +56,10 @@ def read_labels(graph: Graph, nodes: Any, y: Any, classes: Any = None) -> LabelD
         All labels there are; by default those of a categorical Series, or those that occur.
     """
     faults = FaultList("no labels were read", TableError)
-    if y is None:
-        if not isinstance(nodes, pd.Series):
-            remedy = "Pass node names and labels, or a Series indexed by node name."
-            received = f"a {type(nodes).__name__} and no `y`"
-            raise faults.raise_now("nodes", "must come with `y`, or be a Series of labels", received, remedy)
-        nodes, y = nodes.index, nodes
+    nodes, y = names_and_values(nodes, y, faults)
     if classes is None and isinstance(getattr(y, "dtype", None), pd.CategoricalDtype):
         classes = list(y.dtype.categories)
-    try:
-        places = graph._parts.names.codes(nodes)
-    except TypeError as error:
-        raise faults.raise_now("nodes", "must be a 1-D sequence of node names", str(error), "Use a list.") from None
-    if (places < 0).any():
-        graph._parts.names.note_unknown(pd.Index(list(nodes), tupleize_cols=False)[places < 0], "nodes", faults)
+    _, places = node_codes(graph, nodes, faults)
     labels = _as_list(y, "y", faults)
     if len(labels) != len(places):
         raise faults.raise_now("y", f"must have {len(places)} labels, one per node", f"{len(labels)}", "Check them.")
@@ -91,6 +82,8 @@ def _as_list(values: Any, argument: str, faults: FaultList) -> list[Any]:
     if isinstance(values, str) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) != 1:
         received = f"a {type(values).__name__}"
         raise faults.raise_now(argument, "must be a 1-D sequence of labels", received, "Use a list or a Series.")
+    if getattr(values, "dtype", None) is not None and values.dtype.kind in "mM":
+        values = pd.Index(values)  # NumPy would make integers of dates
     found = values.tolist() if hasattr(values, "tolist") else list(values)
     for label in found:
         try:
@@ -125,3 +118,10 @@ def label_array(labels: list[Any]) -> NDArray[Any]:
     found = np.empty(len(labels), dtype=object)
     found[:] = labels
     return found
+
+
+def stored_labels(labels: NDArray[Any]) -> Any:
+    """Labels as model files hold them: dates as an index, which keeps what they are."""
+    every = labels.tolist()
+    dates = all(isinstance(label, pd.Timestamp) for label in every)
+    return pd.DatetimeIndex(every) if dates else every

@@ -3,97 +3,95 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
 
-from graphmatern._validation import FaultList, check_positive, note_choice, note_flag, warn
-from graphmatern.errors import KernelError, NumericalWarning, TableError
-from graphmatern.estimators._common import check_fit_options, normalisation, reached_by, rules_of, uses_normalized
+from graphmatern._validation import FaultList, check_positive, note_choice, note_flag
+from graphmatern.errors import KernelError, TableError
+from graphmatern.estimators._base import normalisation, reached_by
 from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._data import TrainingData, join_observations, read_observations
-from graphmatern.estimators._files import Savable, spectrum_from_state, spectrum_state
-from graphmatern.estimators._noise import make_likelihood, noise_variance, site_observations, starting_mean
-from graphmatern.estimators._results import RegressionResults
-from graphmatern.inference._engines import ENGINES, choose_engine
-from graphmatern.inference._fit_sites import SITE_ENGINES, SiteFit, SiteProblem
-from graphmatern.inference._fit_spectral import eigenpairs_used
-from graphmatern.inference._fitting import FitOptions, FitProblem, FittedEngine
-from graphmatern.inference._observations import group_replicates
-from graphmatern.inference._optimize import Optimum
-from graphmatern.inference._responses import ResponsePosterior
-from graphmatern.inference._sites import Sites
-from graphmatern.likelihoods import Gaussian
-from graphmatern.likelihoods._numbers import Counts
+from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
+from graphmatern.estimators._options import check_options, documented, rules_of, search_of, uses_normalized
+from graphmatern.estimators._results import RegressionResults, noise_of
+from graphmatern.inference import (
+    ENGINES,
+    Known,
+    Observations,
+    Optimum,
+    PriorsAndBounds,
+    Problem,
+    Search,
+    eigenpairs_used,
+    learn,
+)
+from graphmatern.likelihoods import Counts, Gaussian, NegativeBinomial, Numeric, Poisson, StudentT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from graphmatern.graph import Graph
-    from graphmatern.inference._rules import LogNormal
+    from graphmatern.inference import Fit, LogNormal
     from graphmatern.kernels import Kernel
-    from graphmatern.likelihoods import Numeric
-
-    Floats = NDArray[np.float64]
 
 __all__ = ["GraphGPRegressor"]
 
-_LOST_SHARE = 0.1  # of the prior variance: with more of it lost, intervals are visibly too narrow
+_LIKELIHOODS: dict[str, type[Numeric]] = {
+    "gaussian": Gaussian,
+    "student_t": StudentT,
+    "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
+}
+_EFFECT_PRECISION = 0.01  # of coefficients where a flat prior could be improper: a standard deviation of 10
+_PINNED = 1e14  # of a constant mean that is known
 
 
-class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+@documented
+class GraphGPRegressor(RegressionResults):
     """Gaussian process regression on a graph: values at some nodes in, predictions at all nodes out.
 
     Parameters
     ----------
-    graph : Graph
-        The graph.
+    <graph>
     kernel : Kernel, optional
         Kernel with starting values, in units in which y has variance 1; fixed parameters are kept. By default a Matérn
         kernel whose starting values are chosen from the data.
-    normalized : bool, optional
-        Which Laplacian; by default the normalised one only where the kernel requires it.
-    engine : {"auto", "spectral", "markov"}
-        How to compute: through eigenpairs (any kernel), or through sparse precisions (Matérn of integer smoothness;
-        millions of nodes). Both are exact and agree.
-    n_eigenpairs : int, optional
-        Eigenpairs of the spectral engine; all by default, up to 3,000 nodes, beyond that 500.
+    <normalized>
+    engine : {"auto", "spectral", "markov", "moments", "inducing", "eigenvectors"}
+        How to compute: through eigenpairs (any kernel), through sparse precisions (Matérn of integer smoothness;
+        millions of nodes, road-like graphs), or through Chebyshev moments at the observed nodes (any kernel; social,
+        citation and nearest-neighbour graphs). These are exact and agree. "inducing" and "eigenvectors" restrict the
+        posterior to inducing nodes or leading eigenvectors.
+    <n_eigenpairs>
     noise : float, optional
         Starting value of the noise variance, in units in which y has variance 1.
     mean : {"constant", "zero"}
-        Mean of the process; a constant is integrated out under a flat prior.
+        Mean of the process; a constant is integrated out. Replicates share it.
     covariates : DataFrame, Series or array_like, shape (n_nodes, n_covariates), optional
-        Values at every node that enter the mean linearly, with coefficients under a flat prior that are integrated out
-        (`coefficients_`): a table indexed by node name, or an array in the order of the nodes.
+        Values at every node that enter the mean linearly, with coefficients that are integrated out and that replicates
+        share (`coefficients_`): a table indexed by node name, or an array in the order of the nodes.
     normalize_y : bool
         Whether to subtract the mean of y and divide by its standard deviation before all else; counts are left as
         they are.
     likelihood : {"gaussian", "student_t", "poisson", "negative_binomial"} or likelihood
         How observations depend on the process: with Gaussian noise, with outliers, or as counts whose rate is e^f. A
         likelihood object (`graphmatern.likelihoods`) sets starting values and holds parameters. All but Gaussian
-        noise are fitted by variational inference, with one replicate and without covariates, and predictions are those
-        of the response: the rate of a count of exposure 1.
-    optimizer : {"lbfgs", "adam"} or None
-        What maximises the marginal likelihood; None keeps the starting values.
-    max_iterations : int
-        Iterations of the optimiser at most.
-    learning_rate : float
-        Step size of Adam, in logarithms of the parameters.
-    n_restarts : int
-        Further starting points, drawn at random around the first; the best optimum is kept.
-    bounds : dict of str to (float, float), optional
-        Least and largest value of parameters, such as ``{"lengthscale": (1.0, 50.0), "noise": (0.01, 1.0)}``.
-    priors : dict of str to LogNormal, optional
-        Priors of parameters, such as ``{"lengthscale": gm.LogNormal(median=10.0, spread=1.0)}``.
-    random_state : int, optional
-        Seed of the restarts.
-    n_threads : int, optional
-        Threads of the Markov engine.
-    verbose : bool, optional
-        Whether to show progress; by default, where the error stream is a terminal.
+        noise are fitted by variational inference, and predictions are those of the response: the rate of a count of
+        exposure 1. Coefficients of the mean have a flat prior with Gaussian noise, else a normal one of standard
+        deviation 10 in units of f.
+    <optimizer>
+    <max_iterations>
+    <learning_rate>
+    <n_restarts>
+    <bounds>
+    <priors>
+    <random_state>
+    <n_threads>
+    <verbose>
 
     Attributes
     ----------
@@ -145,14 +143,14 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         kernel: Kernel | None = None,
         *,
         normalized: bool | None = None,
-        engine: Literal["auto", "spectral", "markov"] = "auto",
+        engine: str = "auto",
         n_eigenpairs: int | None = None,
         noise: float | None = None,
         mean: Literal["constant", "zero"] = "constant",
         covariates: Any = None,
         normalize_y: bool = True,
         likelihood: Literal["gaussian", "student_t", "poisson", "negative_binomial"] | Numeric = "gaussian",
-        optimizer: Literal["lbfgs", "adam"] | None = "lbfgs",
+        optimizer: Literal["quasi-newton", "lbfgs", "adam"] | None = "quasi-newton",
         max_iterations: int = 200,
         learning_rate: float = 0.1,
         n_restarts: int = 0,
@@ -209,14 +207,7 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         """
         self._check_options()
         data = read_observations(self.graph, nodes, y, noise_variance, exposure)
-        likelihood = make_likelihood(self, data)
-        covariates = read_covariates(self.graph, self.covariates, constant=self.mean == "constant")
-        covariates.check(data.nodes)
-        for name in ("posterior_", "_fitted"):  # a fit that fails must not leave half of the last one behind
-            self.__dict__.pop(name, None)
-        self._covariates = covariates
-        self._normalise(data, scaled=not isinstance(likelihood, Counts))
-        self._learn(data)
+        self._adopt(self._learn(data))
         self._warn_of_trouble()
         return self
 
@@ -225,157 +216,161 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
         note_choice("engine", self.engine, ("auto", *ENGINES), faults)
         note_choice("mean", self.mean, ("constant", "zero"), faults)
         note_flag("normalize_y", self.normalize_y, faults)
+        if not isinstance(self.likelihood, Numeric):
+            note_choice("likelihood", self.likelihood, tuple(_LIKELIHOODS), faults)
         if self.noise is not None:
             check_positive("noise", self.noise, faults, remedy="Leave it out for a value from the data.")
-        check_fit_options(self, ["noise", "scale", "df", "dispersion"], faults)
+        held = self.likelihood.fixed if isinstance(self.likelihood, Numeric) else ()
+        check_options(self, ["noise", "scale", "df", "dispersion"], faults, held)
 
-    def _normalise(self, data: TrainingData, scaled: bool) -> None:
-        observed = data.y[~np.isnan(data.y)]
-        self.y_mean_, self.y_scale_ = normalisation(observed) if scaled and self.normalize_y else (0.0, 1.0)
-
-    def _options(self, data: TrainingData, known: Optimum | None) -> FitOptions:
-        return FitOptions(
-            normalized=uses_normalized(self),
-            noise=1.0 if data.noise is not None else None if self.noise is None else float(self.noise),
-            learn_noise=data.noise is None,
-            optimizer=self.optimizer,
-            max_iterations=self.max_iterations,
-            learning_rate=self.learning_rate,
-            n_restarts=self.n_restarts,
-            seed=self.random_state,
-            rules=rules_of(self),
-            progress=self.verbose,
-            known=known,
-        )
-
-    def _problem(self, data: TrainingData, kernel: Kernel | None, known: Optimum | None) -> FitProblem:
-        """What the engines are to fit, in normalised units."""
-        y = (data.y - self.y_mean_) / self.y_scale_
-        noise = np.ones(len(y)) if data.noise is None else data.noise / self.y_scale_ / self.y_scale_
-        design = self._covariates.design
-        return FitProblem(
-            graph=self.graph,
-            kernel=copy.deepcopy(kernel),
-            batches=group_replicates(data.nodes, y, noise, design[data.nodes]),
-            node_design=design,
-            n_eigenpairs=self.n_eigenpairs,
-            n_threads=self.n_threads,
-            options=self._options(data, known),
-        )
-
-    def _site_problem(
-        self,
-        data: TrainingData,
-        likelihood: Numeric,
-        kernel: Kernel | None,
-        known: Optimum | None,
-        start: Sites | None,
-        mean: float | None,
-    ) -> SiteProblem:
-        """What the site engines are to fit, in normalised units."""
-        observed = site_observations(data, likelihood, self.y_mean_, self.y_scale_)
-        learn_mean = self.mean == "constant"
-        if mean is None:
-            mean = starting_mean(observed) if learn_mean else 0.0
-        return SiteProblem(
-            graph=self.graph,
-            kernel=copy.deepcopy(kernel),
-            observed=observed,
-            options=self._options(data, known),
-            mean=mean,
-            learn_mean=learn_mean,
-            n_eigenpairs=self.n_eigenpairs,
-            n_threads=self.n_threads,
-            start=start,
-        )
-
-    def _learn(
-        self,
-        data: TrainingData,
-        known: Optimum | None = None,
-        start: Sites | None = None,
-        mean: float | None = None,
-    ) -> None:
-        """Fit by the engine that suits graph and kernel, or take up where an earlier fit ended."""
-        kernel = self.kernel if known is None else self.kernel_
-        likelihood = make_likelihood(self, data)
-        self._data = data
-        if likelihood is None:
-            problem = self._problem(data, kernel, known)
-            self._choose(problem, known)
-            exact = ENGINES[self.engine_](problem)
-            self.noise_, self.posterior_ = exact.noise, exact.posterior
-            self.likelihood_: Numeric = Gaussian(exact.noise)
-            self._adopt(exact)
+    def _make_likelihood(self, data: TrainingData) -> Numeric:
+        """The likelihood with its starting values, checked against the data."""
+        if isinstance(self.likelihood, Numeric):
+            likelihood = copy.deepcopy(self.likelihood)
         else:
-            sites = self._site_problem(data, likelihood, kernel, known, start, mean)
-            self._choose(sites, known)
-            found = SITE_ENGINES[self.engine_](sites)
-            self.noise_, self.likelihood_ = noise_variance(likelihood), likelihood
-            self.posterior_ = ResponsePosterior(found, sites.observed, likelihood, learned_mean=sites.learn_mean)
-            self._adopt(found)
+            likelihood = _LIKELIHOODS[self.likelihood]()
+            if self.noise is not None and isinstance(likelihood, Gaussian):
+                likelihood.noise = float(self.noise)
+            if self.noise is not None and isinstance(likelihood, StudentT):
+                likelihood.scale = float(np.sqrt(self.noise))
+        faults = FaultList("nothing was fitted", TableError)
+        if data.exposure is not None and not isinstance(likelihood, Counts):
+            faults.add("exposure", "must be left out unless `y` holds counts", "some", "Use likelihood='poisson'.")
+        likelihood.note_faults(data.y, faults)
+        if data.noise is not None:
+            if not likelihood.gaussian:
+                rule = f"must be left out for likelihood={self.likelihood!r}"
+                faults.add("noise_variance", rule, "some", "Use Gaussian noise.")
+            likelihood = Gaussian(1.0, fixed=("noise",))
+        faults.raise_if_any()
+        return likelihood
 
-    def _choose(self, problem: FitProblem | SiteProblem, known: Optimum | None) -> None:
-        if known is None:
-            self.engine_, self.engine_reason_ = choose_engine(problem, self.engine)
+    def _problem(self, data: TrainingData, scale: tuple[float, float], level: float, **options: Any) -> Problem:
+        """What is to be learned, in normalised units."""
+        y_mean, y_scale = scale
+        likelihood = options.pop("likelihood", None) or self._make_likelihood(data)
+        covariates = read_covariates(self.graph, self.covariates, constant=self.mean == "constant")
+        covariates.check(data.nodes)
+        offset = level if data.exposure is None else level + np.log(data.exposure)
+        observations = Observations(
+            data.nodes,
+            (data.y - y_mean) / y_scale,
+            covariates.design,
+            None if data.noise is None else data.noise / y_scale / y_scale,
+            np.broadcast_to(offset, data.nodes.shape),
+        )
+        return Problem(
+            **{
+                "graph": self.graph,
+                "kernel": self.kernel,
+                "likelihood": likelihood,
+                "observations": observations,
+                "normalized": uses_normalized(self),
+                "rules": rules_of(self),
+                "search": search_of(self),
+                "n_eigenpairs": self.n_eigenpairs,
+                "n_threads": self.n_threads,
+                "effect_precision": 0.0 if likelihood.gaussian else _EFFECT_PRECISION,
+                **options,
+            }
+        )
 
-    def _adopt(self, found: FittedEngine | SiteFit) -> None:
-        self.kernel_ = found.kernel
-        self.log_marginal_likelihood_ = found.log_marginal_likelihood
-        self.gradient_norm_ = found.gradient_norm
-        self.converged_ = found.optimum.converged
-        self.n_evaluations_ = found.optimum.n_evaluations
-        self.at_bounds_ = found.at_bounds
-        lost = found.prior_loss
-        self.prior_variance_lost_ = np.zeros(self.graph.n_nodes) if lost is None else lost
-        self._fitted = found
-        self.informed_ = reached_by(self.graph, self._data.nodes)
-        self._standard_errors: dict[str, float] | None = None
-        self._fit_options: dict[str, Any] = self.get_params(deep=False)
+    def _scale(self, data: TrainingData, likelihood: Numeric) -> tuple[tuple[float, float], float]:
+        """Mean and scale of the values, and a level around which the constant mean of counts is expected."""
+        observed = ~np.isnan(data.y)
+        if not isinstance(likelihood, Counts):
+            return normalisation(data.y[observed]) if self.normalize_y else (0.0, 1.0), 0.0
+        exposure = np.ones(len(data.y)) if data.exposure is None else data.exposure
+        total = float((observed * exposure[:, None]).sum())
+        rate = (float(data.y[observed].sum()) + 0.5) / total
+        return (0.0, 1.0), float(np.log(rate)) if self.mean == "constant" else 0.0
 
-    def _warn_of_trouble(self) -> None:
-        found = self._fitted
-        if not self.converged_:
-            message = found.optimum.message
-            warn(f"the fit stopped early: {message}; raise max_iterations or change the start", NumericalWarning)
-        if found.prior_loss_share > _LOST_SHARE:
-            warn(
-                f"the eigenpairs used lose up to {found.prior_loss_share:.0%} of the prior variance: predictions away "
-                "from the data are too sure of themselves (variance starvation). Use more eigenpairs, or engine="
-                "'markov' with a Matérn kernel of integer smoothness",
-                NumericalWarning,
-            )
+    def _learn(self, data: TrainingData) -> dict[str, Any]:
+        """Learn from data; returns every fitted attribute."""
+        likelihood = self._make_likelihood(data)
+        scale, level = self._scale(data, likelihood)
+        problem = self._problem(data, scale, level, likelihood=likelihood)
+        return self._attributes(data, scale, level, learn(problem, self.engine))
+
+    def _attributes(
+        self, data: TrainingData, scale: tuple[float, float], level: float, fit: Fit, reason: str | None = None
+    ) -> dict[str, Any]:
+        """Every fitted attribute."""
+        noise = noise_of(fit.likelihood)
+        if data.noise is not None:  # new observations are as noisy as those seen, on average
+            fit.posterior.likelihood = Gaussian(noise * float(data.noise.mean()) / scale[1] / scale[1])
+        lost = fit.report.get("prior_loss")
+        return {
+            "_data": data,
+            "_fit": fit,
+            "_level": level,
+            "_effect_precision": 0.0 if fit.likelihood.gaussian else _EFFECT_PRECISION,
+            "_covariates": read_covariates(self.graph, self.covariates, constant=self.mean == "constant"),
+            "y_mean_": scale[0],
+            "y_scale_": scale[1],
+            "engine_": fit.engine,
+            "engine_reason_": fit.reason if reason is None else reason,
+            "kernel_": fit.kernel,
+            "likelihood_": fit.likelihood,
+            "normalized_": fit.normalized,
+            "noise_": noise,
+            "posterior_": fit.posterior,
+            "log_marginal_likelihood_": fit.log_evidence,
+            "gradient_norm_": fit.gradient_norm,
+            "converged_": fit.converged,
+            "n_evaluations_": fit.optimum.n_evaluations,
+            "at_bounds_": fit.at_bounds,
+            "prior_variance_lost_": np.zeros(self.graph.n_nodes) if lost is None else lost,
+            "informed_": reached_by(self.graph, data.nodes),
+        }
 
     # ------------------------------------------------------------------ model files
     def _state(self) -> dict[str, Any]:
         pairs = None
-        if self.engine_ == "spectral":
-            fitted_as = type(self)(**self._options_of_fit())
-            count = eigenpairs_used(self.graph, fitted_as.n_eigenpairs)
-            pairs = spectrum_state(self.graph, count, uses_normalized(fitted_as))
+        if self.engine_ in SPECTRAL_ENGINES:
+            count = eigenpairs_used(self.graph, self._fit_options["n_eigenpairs"])
+            pairs = spectrum_state(self.graph, count, self._fit.normalized)
         return {
             "data": dict(vars(self._data)),
             "y_mean_": self.y_mean_,
             "y_scale_": self.y_scale_,
+            "level": self._level,
+            "effect_precision": self._effect_precision,
             "engine_": self.engine_,
             "engine_reason_": self.engine_reason_,
+            "normalized": self._fit.normalized,
             "kernel_": self.kernel_,
-            "optimum": dict(vars(self._fitted.optimum)),
-            "sites": list(self._fitted.state.sites) if isinstance(self._fitted, SiteFit) else None,
+            "optimum": dict(vars(self._fit.optimum)),
+            "sites": self._fit.sites,
+            "inducing": self._fit.report.get("inducing"),
             "standard_errors": self._standard_errors,
             "spectrum": pairs,
         }
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        for name in ("y_mean_", "y_scale_", "engine_", "engine_reason_", "kernel_"):
-            setattr(self, name, state[name])
+    def _attributes_from(self, state: dict[str, Any]) -> dict[str, Any]:
         spectrum_from_state(self.graph, state["spectrum"])
-        self._covariates = read_covariates(self.graph, self.covariates, constant=self.mean == "constant")
-        sites = None if state.get("sites") is None else Sites(*state["sites"])
-        self._learn(TrainingData(**state["data"]), Optimum(**state["optimum"]), sites)
-        self._standard_errors = state["standard_errors"]
+        data, optimum = TrainingData(**state["data"]), Optimum(**state["optimum"])
+        scale, level = (state["y_mean_"], state["y_scale_"]), state.get("level", 0.0)
+        options: dict[str, Any] = {
+            "kernel": state["kernel_"],
+            "settings": {"inducing": state.get("inducing")},
+            "normalized": state.get("normalized", uses_normalized(self)),
+        }
+        problem = self._problem(data, scale, level, **options)
+        if "effect_precision" in state:
+            problem = replace(problem, effect_precision=state["effect_precision"])
+        elif state.get("sites") is not None and self.mean == "constant":
+            # Of a file in which the constant mean was a parameter of its own, the last, and not integrated out.
+            level = float(optimum.position[-1])
+            optimum = replace(optimum, position=optimum.position[:-1], gradient=optimum.gradient[:-1])
+            problem = self._problem(data, scale, level, **options)
+            problem = replace(problem, effect_precision=_PINNED)
+        known = Known(optimum, None if problem.likelihood.gaussian else state["sites"])
+        fit = learn(problem, state["engine_"], known)
+        attributes = self._attributes(data, scale, level, fit, state["engine_reason_"])
+        return attributes | {"_effect_precision": problem.effect_precision}
 
-    # ------------------------------------------------------------------ more of it
+    # ------------------------------------------------------------------ more data
     def condition_on(
         self,
         nodes: Any,
@@ -409,54 +404,38 @@ class GraphGPRegressor(RegressionResults, Savable, RegressorMixin, BaseEstimator
             received = "none" if more.noise is None else "some"
             faults.add("noise_variance", rule, received, "Or fit again with all data.")
         faults.raise_if_any()
-        joined = join_observations(had, more)
-        options = self._options_of_fit()
-        kept: dict[str, Any] = {"kernel": self.kernel_, "optimizer": None, "engine": self.engine_}
-        sites = isinstance(self._fitted, SiteFit)
-        kept |= {"likelihood": self.likelihood_} if sites else {"noise": self.noise_}
-        other = type(self)(**{**options, **kept})
-        for name in ("y_mean_", "y_scale_", "_covariates"):
-            setattr(other, name, getattr(self, name))
-        other._learn(joined, mean=self._fitted.mean if isinstance(self._fitted, SiteFit) else None)
-        other.set_params(**{name: options[name] for name in kept})
-        other._fit_options = options
-        other.engine_reason_ = self.engine_reason_
-        return other
-
-    def standard_errors(self) -> dict[str, float]:
-        """Standard errors of the logarithms of the learned parameters, from the curvature of the likelihood.
-
-        Returns
-        -------
-        dict of str to float
-            An error of 0.1 means that the parameter is known to about 10 %; NaN where the likelihood has no peak.
-        """
-        self._require_fit()
-        if self._standard_errors is None:
-            self._standard_errors = self._fitted.standard_errors()
-        return dict(self._standard_errors)
+        joined, other = join_observations(had, more), type(self)(**self._fit_options)
+        scale = self.y_mean_, self.y_scale_
+        kept = {
+            "kernel": self.kernel_,
+            "normalized": self._fit.normalized,
+            "rules": PriorsAndBounds(),
+            "search": Search(None, progress=self.verbose),
+        }
+        problem = other._problem(joined, scale, self._level, **kept)
+        if had.noise is None:
+            problem = replace(problem, likelihood=self.likelihood_)
+        fit = learn(problem, self.engine_)
+        return other._adopt(other._attributes(joined, scale, self._level, fit, self.engine_reason_))
 
     def summary(self) -> str:
         """Describe the fit in a few lines of text."""
         self._require_fit()
-        if isinstance(self._fitted, SiteFit):
-            spread, bound = f"likelihood {self.likelihood_!r}", "evidence lower bound"
-        else:
-            noise = self.y_scale_ * np.sqrt(self._observation_noise)
+        if self._fit.likelihood.gaussian:
+            noise = self.y_scale_ * np.sqrt(noise_of(self.posterior_.likelihood))
             spread = f"noise     {self.noise_:.4g} (standard deviation {noise:.4g} in the units of y)"
-            bound = "log marginal likelihood"
-        state = "converged" if self.converged_ else "stopped early"
+            evidence = "log marginal likelihood"
+        else:
+            spread, evidence = f"likelihood {self.likelihood_!r}", "evidence lower bound"
         lines = [
             f"{int((~np.isnan(self._data.y)).sum()):,} observations on {self.graph!r}",
             f"engine    {self.engine_} ({self.engine_reason_})",
             f"kernel    {self.kernel_!r}",
             spread,
-            f"{bound} {self.log_marginal_likelihood_:.4f}",
-            f"optimum   {state}, {self.n_evaluations_} evaluations, largest derivative {self.gradient_norm_:.1e}",
+            f"{evidence} {self.log_marginal_likelihood_:.4f}",
+            *self._fit_lines(),
         ]
-        if self.at_bounds_:
-            lines.append(f"bounds    {', '.join(self.at_bounds_)} ended at a bound")
-        if len(self._covariates.names) > 1 or self.covariates is not None:
+        if len(self._covariates.names) > 1 or self._fit_options["covariates"] is not None:
             table = self.coefficients_
             pairs = [f"{name} {row['mean']:.4g} ± {row['std']:.2g}" for name, row in table.iterrows()]
             lines.append(f"mean      {', '.join(pairs)}")

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import torch
 from scipy.special import ndtr
-from sklearn.exceptions import NotFittedError
+from sklearn.base import RegressorMixin
 
-from graphmatern._validation import FaultList, check_flag, check_whole, random_generator
-from graphmatern.errors import TableError
-from graphmatern.estimators._data import read_observations
-from graphmatern.inference._responses import ResponsePosterior
-from graphmatern.metrics import half_width, r2, regression_report
+from graphmatern._validation import FaultList, as_numbers, check_flag, check_whole, random_generator
+from graphmatern.errors import KernelError, TableError
+from graphmatern.estimators._base import GraphEstimator
+from graphmatern.estimators._data import aligned, read_observations
+from graphmatern.likelihoods import Counts, Numeric
+from graphmatern.metrics import crps_from_draws, half_width, r2, regression_report
 from graphmatern.plotting import plot_prediction
 
 if TYPE_CHECKING:
@@ -24,51 +26,49 @@ if TYPE_CHECKING:
 
     from graphmatern.estimators._covariates import Covariates
     from graphmatern.estimators._data import TrainingData
-    from graphmatern.graph import Graph
-    from graphmatern.inference._posterior import Posterior
+    from graphmatern.inference import Posterior
+    from graphmatern.likelihoods import Likelihood
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["RegressionResults"]
+__all__ = ["RegressionResults", "noise_of"]
 
 _STREAM_BYTES = 2**28  # of one block of samples
+_CRPS_DRAWS = 1_000  # from which the CRPS is computed where predictions are not normal
 
 
-class RegressionResults:
+class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
     """Predictions of a fitted regression, in the units of y."""
 
-    graph: Graph
-    posterior_: Posterior | ResponsePosterior
+    posterior_: Posterior
+    likelihood_: Likelihood
     noise_: float
     y_mean_: float
     y_scale_: float
-    informed_: NDArray[np.bool_]
     _data: TrainingData
     _covariates: Covariates
-    _fit_options: dict[str, Any]
+    _level: float
 
-    def _require_fit(self) -> None:
-        if not hasattr(self, "posterior_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call `fit` first")
-        if self.graph is not self._fit_options["graph"]:
-            raise NotFittedError(f"this {type(self).__name__} was fitted on another graph: call `fit` again")
-
-    @property
-    def _observation_noise(self) -> float:
-        """Noise variance of a new observation, in normalised units: where variances were given, their average."""
-        known = self._data.noise
-        return self.noise_ if known is None else self.noise_ * float(known.mean()) / self.y_scale_ / self.y_scale_
-
-    def _added_variance(self, places: Longs) -> Floats | float:
-        """What the noise of a new observation adds to the variance, in normalised units; shape () or (n, 1)."""
-        posterior = self.posterior_
-        return posterior.noise(places) if isinstance(posterior, ResponsePosterior) else self._observation_noise
+    def _offset(self, places: Longs, exposure: Any, subject: str) -> Floats | float:
+        """Known part of the latent process: the level of counts, and the logarithm of an exposure per node."""
+        if exposure is None:
+            return self._level
+        faults = FaultList(subject, TableError)
+        if not isinstance(self.likelihood_, Counts):
+            rule = "must be left out unless the model is one of counts"
+            raise faults.raise_now("exposure", rule, "some", "Use likelihood='poisson'.")
+        given = aligned(exposure, self.graph.nodes[places], "exposure", faults)
+        numbers = as_numbers(given, "exposure", faults, minimum=0.0, above=True)
+        if numbers.shape not in ((), places.shape):
+            faults.add("exposure", f"must have shape {places.shape}", f"shape {numbers.shape}", "One per node.")
+        faults.raise_if_any()
+        return np.asarray(self._level + np.log(numbers))
 
     def _in_user_units(self, mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
         """Means and standard deviations, one column per replicate unless there is only one."""
-        found = self.y_mean_ + self.y_scale_ * mean, self.y_scale_ * np.sqrt(variance)
-        return (found[0][:, 0], found[1][:, 0]) if mean.shape[1] == 1 else found
+        found = self.y_mean_ + self.y_scale_ * mean.T, self.y_scale_ * np.sqrt(variance.T)
+        return (found[0][:, 0], found[1][:, 0]) if len(mean) == 1 else found
 
     def predict(
         self,
@@ -76,6 +76,8 @@ class RegressionResults:
         return_std: bool = False,
         return_cov: bool = False,
         observation: bool = False,
+        *,
+        exposure: Any = None,
     ) -> Any:
         """Predict at nodes.
 
@@ -89,6 +91,8 @@ class RegressionResults:
             Whether to return the covariance as well (of the first replicate).
         observation : bool
             Whether these are those of a new noisy observation, rather than of the process itself.
+        exposure : array_like or Series, shape () or (n_names,), optional
+            Exposures of counts, by which rates are multiplied; 1 by default.
 
         Returns
         -------
@@ -103,15 +107,17 @@ class RegressionResults:
         for name, value in flags.items():
             check_flag(name, value, TableError)
         places = self.graph.locate(nodes)
-        mean = self.posterior_.mean(places)
-        variance = self.posterior_.variance(places) if return_std else np.zeros_like(mean)
-        added = self._added_variance(places) if observation else 0.0
-        in_units, std = self._in_user_units(mean, variance + added)
+        offset = self._offset(places, exposure, "no prediction")
+        mean, variance = self.posterior_.moments(places, observation=observation, offset=offset)
+        in_units, std = self._in_user_units(mean, variance)
         found = [in_units]
         if return_std:
             found.append(std)
         if return_cov:
-            covariance = self.posterior_.covariance(places) + added * np.eye(len(places))
+            covariance = self.posterior_.covariance(places, offset=offset)
+            if observation:
+                own = self.posterior_.moments(places, offset=offset)[1]
+                covariance[np.diag_indices_from(covariance)] += variance[0] - own[0]
             found.append(self.y_scale_ * (self.y_scale_ * covariance))
         return found[0] if len(found) == 1 else tuple(found)
 
@@ -164,8 +170,12 @@ class RegressionResults:
         """
         self._require_fit()
         places = self.graph.locate_on_edges(points, edge=edge, distance=distance, fraction=fraction)
+        if isinstance(self.likelihood_, Counts):
+            faults = FaultList("no predictions on edges", KernelError)
+            received = type(self.likelihood_).__name__
+            raise faults.raise_now("likelihood", "must be of measurements for this", received, "Use Graph.subdivide.")
         mean, variance = self.posterior_.on_edges(*places)
-        mean, std = self._in_user_units(mean, variance + (self._observation_noise if observation else 0.0))
+        mean, std = self._in_user_units(*self.posterior_.response(mean, variance, observation=observation))
         return (mean, std) if return_std else mean
 
     def predict_table(self, level: float = 0.95) -> pd.DataFrame:
@@ -183,27 +193,22 @@ class RegressionResults:
             observation) and informed (False where no data reach the node's component).
         """
         self._require_fit()
-        half = half_width(level)
         places = np.arange(self.graph.n_nodes)
-        mean = self.y_mean_ + self.y_scale_ * self.posterior_.mean(places)[:, 0]
-        std = self.y_scale_ * np.sqrt(self.posterior_.variance(places)[:, 0])
-        columns = {"mean": mean, "std": std}
+        mean, variance = (one[0] for one in self.posterior_.moments(places, offset=self._level))
+        columns = {"mean": self.y_mean_ + self.y_scale_ * mean, "std": self.y_scale_ * np.sqrt(variance)}
         for name, observation in (("", False), ("observation_", True)):
-            columns[f"{name}lower"], columns[f"{name}upper"] = self._interval(places, mean, std, half, observation)
+            columns[f"{name}lower"], columns[f"{name}upper"] = self._interval(places, level, observation, self._level)
         return pd.DataFrame({**columns, "informed": self.informed_}, index=self.graph.nodes)
 
     def _interval(
-        self, places: Longs, mean: Floats, std: Floats, half: float, observation: bool
+        self, places: Longs, level: float, observation: bool, offset: Floats | float, replicate: int = 0
     ) -> tuple[Floats, Floats]:
-        """Central intervals, ``half`` standard deviations of a normal variable to either side, in the units of y."""
-        posterior = self.posterior_
-        if isinstance(posterior, ResponsePosterior):
-            levels = (float(ndtr(-half)), float(ndtr(half)))
-            low, high = (posterior.quantile(places, level, observation=observation) for level in levels)
-            return self.y_mean_ + self.y_scale_ * low, self.y_mean_ + self.y_scale_ * high
-        if observation:
-            std = np.sqrt(std**2 + self.y_scale_**2 * self._observation_noise)
-        return mean - half * std, mean + half * std
+        """Central intervals of given probability, in the units of y."""
+        half = half_width(level)
+        options: dict[str, Any] = {"observation": observation, "offset": offset, "replicate": replicate}
+        ends = (self.posterior_.quantile(places, float(ndtr(z)), **options) for z in (-half, half))
+        low, high = (self.y_mean_ + self.y_scale_ * end for end in ends)
+        return low, high
 
     def sample(self, n_samples: int = 1, nodes: Any = None, random_state: int | None = None) -> Floats:
         """Draw functions from the posterior (of the first replicate).
@@ -264,7 +269,8 @@ class RegressionResults:
         faults.raise_if_any()
         places = self.graph.locate(nodes)
         size = batch_size or max(1, _STREAM_BYTES // (8 * self.graph.n_nodes))
-        draws = self.posterior_.samples(n_samples, places, random_generator(random_state, TableError), 0, size)
+        rng = random_generator(random_state, TableError)
+        draws = self.posterior_.samples(n_samples, places, rng, 0, size, offset=self._level)
         return (self.y_mean_ + self.y_scale_ * block for block in draws)
 
     def loo(self) -> pd.DataFrame:
@@ -280,21 +286,32 @@ class RegressionResults:
         self._require_fit()
         tables = {}
         observed = ~np.isnan(self._data.y)
-        for columns, means, variances in self.posterior_.leave_one_out():
-            rows = np.flatnonzero(observed[:, columns[0]])
-            for k, column in enumerate(columns):
+        noise = self._fit.likelihood.gaussian
+        for part, mean, variance in self.posterior_.leave_one_out():
+            group = part.group
+            centre = mean + group.offset[:, None]
+            if noise:  # each observation has its own
+                means, variances = (
+                    centre,
+                    np.repeat((variance + 1.0 / part.precision)[:, None], centre.shape[1], axis=1),
+                )
+            else:
+                spread = np.repeat(variance[:, None], centre.shape[1], axis=1)
+                means, variances = self.posterior_.response(centre, spread, observation=True)
+            for k, column in enumerate(group.columns):
+                rows = np.flatnonzero(observed[:, column])
                 tables[column] = pd.DataFrame(
                     {
                         "node": self.graph.nodes[self._data.nodes[rows]],
                         "replicate": column,
                         "y": self._data.y[rows, column],
                         "mean": self.y_mean_ + self.y_scale_ * means[:, k],
-                        "std": self.y_scale_ * np.sqrt(variances),
+                        "std": self.y_scale_ * np.sqrt(variances[:, k]),
                     }
                 )
         return pd.concat([tables[column] for column in sorted(tables)], ignore_index=True)
 
-    def plot(self, axes: Sequence[Axes] | None = None, *, label: str = "") -> NDArray[Any]:
+    def plot(self, axes: Sequence[Axes] | None = None, *, label: str = "", **options: Any) -> NDArray[Any]:
         """Draw the predictions (of the first replicate) and, beside them, how sure they are.
 
         Parameters
@@ -303,6 +320,8 @@ class RegressionResults:
             Where to draw; a new figure by default.
         label : str
             What is predicted, with its unit.
+        **options
+            As `plotting.plot_prediction` takes them, such as ``cmap`` and ``limits``.
 
         Returns
         -------
@@ -313,18 +332,21 @@ class RegressionResults:
         table = self.predict_table()
         observed = np.unique(self._data.nodes[~np.isnan(self._data.y[:, 0])])
         marked = self.graph.nodes[observed]
-        return plot_prediction(self.graph, table["mean"], table["std"], axes, label=label, marked=marked)
+        return plot_prediction(self.graph, table["mean"], table["std"], axes, label=label, marked=marked, **options)
 
     @property
     def coefficients_(self) -> pd.DataFrame:
-        """Coefficients of the mean in the units of y: columns mean and std, a row per covariate, "(constant)" first."""
+        """Coefficients of the mean in the units of y, or of f for counts; a row per covariate, "(constant)" first."""
         self._require_fit()
         posterior = self.posterior_
+        level = self.y_mean_ + self._level
         return self._covariates.in_user_units(
-            posterior.coefficients, posterior.coefficient_covariance, self.y_mean_, self.y_scale_
+            posterior.coefficients[0], posterior.coefficient_covariance[0], level, self.y_scale_
         )
 
-    def score(self, nodes: Any, y: ArrayLike | None = None, sample_weight: None = None) -> float:
+    def score(
+        self, nodes: Any, y: ArrayLike | None = None, sample_weight: None = None, *, exposure: Any = None
+    ) -> float:
         """R² of predictions; NaN in ``y`` is passed over.
 
         Parameters
@@ -335,24 +357,34 @@ class RegressionResults:
             True values.
         sample_weight : None
             Not supported.
+        exposure : array_like, shape (n,), optional
+            Exposures of counts; needed where the model was fitted with some.
         """
         self._require_fit()
         if sample_weight is not None:
             faults = FaultList("no score", TableError)
             raise faults.raise_now("sample_weight", "must be None", type(sample_weight).__name__, "Leave it out.")
-        held_back = self._held_back(nodes, y)
-        return r2(held_back.y, self.y_mean_ + self.y_scale_ * self.posterior_.mean(held_back.nodes))
+        held_back = self._held_back(nodes, y, exposure)
+        mean, _ = self.posterior_.moments(held_back.nodes, offset=self._held_offset(held_back))
+        return r2(held_back.y, self.y_mean_ + self.y_scale_ * mean.T)
 
-    def _held_back(self, nodes: Any, y: Any) -> TrainingData:
+    def _held_back(self, nodes: Any, y: Any, exposure: Any) -> TrainingData:
         """Values to compare predictions with."""
-        found = read_observations(self.graph, nodes, y, subject="no score")
-        if found.y.shape[1] != self._data.y.shape[1]:
-            faults = FaultList("no score", TableError)
+        held_back = read_observations(self.graph, nodes, y, None, exposure, subject="no score")
+        faults = FaultList("no score", TableError)
+        if held_back.y.shape[1] != self._data.y.shape[1]:
             rule = f"must have as many columns as there are replicates, {self._data.y.shape[1]}"
-            raise faults.raise_now("y", rule, str(found.y.shape[1]), "NaN where there is nothing to compare with.")
-        return found
+            faults.add("y", rule, str(held_back.y.shape[1]), "NaN where there is nothing to compare with.")
+        if self._data.exposure is not None and exposure is None:
+            rule = "must be given where the model was fitted with exposures"
+            faults.add("exposure", rule, "none", "Counts are rates times exposures; pass those of these counts.")
+        faults.raise_if_any()
+        return held_back
 
-    def evaluate(self, nodes: Any, y: ArrayLike | None = None) -> dict[str, float]:
+    def _held_offset(self, held_back: TrainingData) -> Floats | float:
+        return self._offset(held_back.nodes, held_back.exposure, "no score")
+
+    def evaluate(self, nodes: Any, y: ArrayLike | None = None, *, exposure: Any = None) -> dict[str, float]:
         """Score predictions of new observations: RMSE, R², NLPD, CRPS and coverage.
 
         Parameters
@@ -361,6 +393,8 @@ class RegressionResults:
             Node names; or true values indexed by node name.
         y : array_like, shape (n,) or (n, n_replicates), optional
             True values; NaN is passed over.
+        exposure : array_like, shape (n,), optional
+            Exposures of counts; needed where the model was fitted with some.
 
         Returns
         -------
@@ -368,15 +402,41 @@ class RegressionResults:
             See `metrics.regression_report`.
         """
         self._require_fit()
-        held_back = self._held_back(nodes, y)
-        places, y = held_back.nodes, held_back.y if held_back.y.shape[1] > 1 else held_back.y[:, 0]
-        mean, std = self.predict(self.graph.nodes[places], return_std=True, observation=True)
-        found = regression_report(y, mean, std)
-        if isinstance(self.posterior_, ResponsePosterior):
-            # Not normal: densities and intervals are those of the likelihood.
-            density = self.posterior_.log_density(places, (y - self.y_mean_) / self.y_scale_)
-            found["nlpd"] = float(np.log(self.y_scale_) - density.mean())
-            for percent in (50, 90, 95):
-                low, high = self._interval(places, mean, std, half_width(percent / 100), True)
-                found[f"coverage_{percent}"] = float(np.mean((low <= y) & (y <= high)))
-        return found
+        held_back = self._held_back(nodes, y, exposure)
+        places, offset = held_back.nodes, self._held_offset(held_back)
+        mean, variance = self.posterior_.moments(places, observation=True, offset=offset)
+        scores = regression_report(
+            held_back.y, *(one.reshape(held_back.y.shape) for one in self._in_user_units(mean, variance))
+        )
+        if not self._fit.likelihood.gaussian:
+            scores |= self._scores_of_likelihood(held_back, offset)
+        return scores
+
+    def _scores_of_likelihood(self, held_back: TrainingData, offset: Floats | float) -> dict[str, float]:
+        """NLPD, CRPS and coverage where predictions are not normal: densities and quantiles are the likelihood's."""
+        known = ~np.isnan(held_back.y)
+        densities, inside, losses = [], {50: [], 90: [], 95: []}, []  # type: ignore[var-annotated]
+        for k in range(held_back.y.shape[1]):
+            rows = np.flatnonzero(known[:, k])
+            places, y = held_back.nodes[rows], held_back.y[rows, k]
+            own = offset[rows] if isinstance(offset, np.ndarray) and offset.ndim else offset
+            unit = (y - self.y_mean_) / self.y_scale_
+            densities.append(self.posterior_.log_density(places, unit, replicate=k, offset=own) - np.log(self.y_scale_))
+            for percent, hits in inside.items():
+                low, high = self._interval(places, percent / 100, True, own, k)
+                hits.append((low <= y) & (y <= high))
+            draws = self.posterior_.draw_observations(
+                _CRPS_DRAWS, places, np.random.default_rng(0), replicate=k, offset=own
+            )
+            losses.append(len(y) * self.y_scale_ * crps_from_draws(unit, draws))
+        found = {"nlpd": -float(np.concatenate(densities).mean()), "crps": float(sum(losses) / known.sum())}
+        return found | {f"coverage_{percent}": float(np.concatenate(hits).mean()) for percent, hits in inside.items()}
+
+
+def noise_of(likelihood: Likelihood) -> float:
+    """Variance of the noise, in normalised units; NaN for counts, where it follows the rate."""
+    if not isinstance(likelihood, Numeric) or isinstance(likelihood, Counts):
+        return float("nan")
+    nothing = torch.zeros((1, 1), dtype=torch.float64)
+    with torch.no_grad():
+        return float(likelihood.observation_moments(nothing, nothing)[1].item())

@@ -145,7 +145,7 @@ def crps_from_quantiles(y: ArrayLike, quantiles: ArrayLike, levels: ArrayLike) -
     ----------
     y : array_like, any shape
         True values; NaN cells are dropped.
-    quantiles : array_like, shape (n_levels, *shape of ``y``)
+    quantiles : array_like, shape (n_levels, ...)
         Quantiles of new observations, one array like ``y`` per level.
     levels : array_like, shape (n_levels,)
         Their probabilities, increasing, between 0 and 1. Evenly spaced ones, (k − ½) / n for k = 1 to n, are best;
@@ -183,7 +183,7 @@ def crps_from_draws(y: ArrayLike, draws: ArrayLike) -> float:
     ----------
     y : array_like, any shape
         True values; NaN cells are dropped.
-    draws : array_like, shape (n_draws, *shape of ``y``)
+    draws : array_like, shape (n_draws, ...)
         Independent draws of new observations, at least two; hundreds for two digits.
 
     Notes

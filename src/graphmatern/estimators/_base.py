@@ -1,0 +1,183 @@
+"""What all estimators have in common: a fit that changes everything or nothing, guards, files, representations."""
+
+from __future__ import annotations
+
+import html
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from graphmatern._validation import warn
+from graphmatern.errors import NumericalWarning
+from graphmatern.estimators._files import write_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from graphmatern.graph import Graph
+    from graphmatern.inference import Fit
+
+__all__ = ["GraphEstimator", "normalisation", "reached_by"]
+
+_LOST_SHARE = 0.1  # of the prior variance: with more of it lost, intervals are visibly too narrow
+
+
+class GraphEstimator(BaseEstimator):  # type: ignore[misc]
+    """An estimator on the nodes of a graph.
+
+    A subclass reads its data, learns from them, and adopts what was learned: `_learn` returns every fitted attribute in
+    a dictionary and changes nothing, so that a fit that fails leaves the last one as it was. What is done with a fitted
+    model depends on these attributes alone; options set since are for the next fit.
+    """
+
+    graph: Graph
+    informed_: NDArray[np.bool_]
+    _fit: Fit
+    _fit_options: dict[str, Any]
+    _standard_errors: dict[str, float] | None
+
+    # ------------------------------------------------------------------ fitting
+    def _adopt(self, attributes: dict[str, Any], options: dict[str, Any] | None = None) -> Self:
+        """Take over what was learned, with the options it was learned with; nothing of the last fit stays."""
+        for name in vars(self).get("_adopted", ()):
+            self.__dict__.pop(name, None)
+        self.__dict__.update(attributes)
+        self._adopted = tuple(attributes)
+        self._fit_options = dict(self.get_params(deep=False) if options is None else options)
+        self._standard_errors = None
+        return self
+
+    def _require_fit(self) -> None:
+        """Raise unless the estimator is fitted, on the graph that it still has."""
+        if "_fit" not in vars(self):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call `fit` first")
+        if self.graph is not self._fit_options["graph"]:
+            raise NotFittedError(f"this {type(self).__name__} was fitted on another graph: call `fit` again")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_fit" in vars(self)
+
+    def _warn_of_trouble(self) -> None:
+        """Warn of what the user should know about the fit."""
+        fit = self._fit
+        if not fit.converged:
+            message = fit.optimum.message if not fit.optimum.converged else "the sites did not come to rest"
+            warn(f"the fit stopped early: {message}; raise max_iterations or change the start", NumericalWarning)
+        if hasattr(self, "prior_variance_lost_") and fit.report.get("prior_loss_share", 0.0) > _LOST_SHARE:
+            warn(
+                f"the eigenpairs used lose up to {fit.report['prior_loss_share']:.0%} of the prior variance: "
+                "predictions away from the data are too sure of themselves (variance starvation). Use more eigenpairs, "
+                "or engine='markov' with a Matérn kernel of integer smoothness",
+                NumericalWarning,
+            )
+        if fit.n_clipped and "history" not in fit.report:
+            warn(
+                f"negative sites were set to 0 in {fit.n_clipped} steps: the approximation is not the best Gaussian",
+                NumericalWarning,
+            )
+
+    def standard_errors(self) -> dict[str, float]:
+        """Standard errors of the logarithms of the learned parameters, from the curvature of the evidence.
+
+        Returns
+        -------
+        dict of str to float
+            An error of 0.1 means that the parameter is known to about 10 %; NaN where the evidence has no peak.
+        """
+        self._require_fit()
+        if self._standard_errors is None:
+            self._standard_errors = self._fit.standard_errors()
+        return dict(self._standard_errors)
+
+    # ------------------------------------------------------------------ files
+    @abstractmethod
+    def _state(self) -> dict[str, Any]:
+        """What fitting found out: numbers, texts, arrays, tables, kernels, and lists and dictionaries of these."""
+
+    @abstractmethod
+    def _attributes_from(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Every fitted attribute, from what `_state` returned, on an estimator with the options of the fit."""
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Become fitted again, on a fresh estimator with the same options, from what `_state` returned."""
+        self._adopt(self._attributes_from(state))
+        self._standard_errors = state.get("standard_errors")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was fitted holds factors and closures; pickling stores what a model file would.
+        if "_fit" not in vars(self):
+            return dict(vars(self))
+        return {
+            "_options": self.get_params(deep=False),
+            "_options_of_fit": dict(self._fit_options),
+            "_fitted_state": self._state(),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "_fitted_state" not in state:
+            self.__dict__.update(state)
+            return
+        type(self).__init__(self, **state["_options_of_fit"])
+        self._restore(state["_fitted_state"])
+        for name, value in state["_options"].items():
+            setattr(self, name, value)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to one file; `graphmatern.load` reads it.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, by custom ending in ``.gm``. It is written whole or not at all, and holds the graph, the options,
+            the observations and the learned parameters, in the safetensors format: numbers and text, no code.
+        """
+        self._require_fit()
+        write_model(path, type(self).__name__, {"options": dict(self._fit_options), "fitted": self._state()})
+
+    # ------------------------------------------------------------------ words
+    @abstractmethod
+    def summary(self) -> str:
+        """Describe the fit in a few lines of text."""
+
+    def _fit_lines(self) -> list[str]:
+        """Lines of a summary about the search."""
+        fit = self._fit
+        state = "converged" if fit.converged else "stopped early"
+        lines = [
+            f"optimum   {state}, {fit.optimum.n_evaluations} evaluations, largest derivative {fit.gradient_norm:.1e}"
+        ]
+        if fit.at_bounds:
+            lines.append(f"bounds    {', '.join(fit.at_bounds)} ended at a bound")
+        if fit.n_clipped:
+            lines.append(f"negative sites were set to 0 in {fit.n_clipped} steps")
+        return lines
+
+    def _repr_html_(self) -> str:
+        text = (
+            self.summary() if self.__sklearn_is_fitted__() else f"{type(self).__name__}, not fitted, on {self.graph!r}"
+        )
+        return f"<pre>{html.escape(text)}</pre>"
+
+
+def normalisation(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean and standard deviation of some numbers; where they are all alike, that number and its size."""
+    # In units of a power of two next to the largest value: their squares neither overflow nor vanish.
+    unit = int(np.frexp(np.abs(values).max())[1])
+    moderate = np.ldexp(values, -unit)
+    spread = float(moderate.std())
+    if spread <= 1e-12:
+        middle = float(np.median(values))
+        return middle, abs(middle) or 1.0
+    return float(np.ldexp(moderate.mean(), unit)), float(np.ldexp(spread, unit))
+
+
+def reached_by(graph: Graph, nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each node shares its connected component with one of some nodes; shape (n_nodes,)."""
+    reached = np.zeros(graph.n_components, dtype=bool)
+    reached[graph.components[nodes]] = True
+    return np.asarray(reached[graph.components])

@@ -1,0 +1,158 @@
+"""Options that the estimators share: what they mean, and what may be said."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from graphmatern._validation import check_positive, check_whole, note_choice, note_flag
+from graphmatern.graph import Graph
+from graphmatern.inference import PriorsAndBounds, Search
+from graphmatern.kernels import Kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from graphmatern._validation import FaultList
+
+__all__ = ["check_options", "documented", "rules_of", "search_of", "uses_normalized"]
+
+_Class = TypeVar("_Class", bound=type)
+
+OPTIMIZERS = ("quasi-newton", "lbfgs", "adam")
+
+_SHARED = {
+    "graph": ("Graph", "The graph."),
+    "normalized": (
+        "bool, optional",
+        (
+            "Which Laplacian; by default the normalised one where the kernel requires it, and on graphs of very\n"
+            "unequal degrees that neither eigenpairs nor sparse factors suit (`GraphGPClassifier` compares both where\n"
+            "that is cheap)."
+        ),
+    ),
+    "n_eigenpairs": (
+        "int, optional",
+        "Eigenpairs that are used, where any are; all by default, up to 3,000 nodes, beyond that 500.",
+    ),
+    "optimizer": (
+        '{"quasi-newton", "adam"} or None',
+        (
+            "What maximises the evidence: Fisher scoring or BFGS, then L-BFGS where these fail; or Adam. None keeps\n"
+            'the starting values. "lbfgs" is another word for "quasi-newton". A kernel with free parameters is a\n'
+            "start, not a promise: typical values are tried as well, and the search begins from the best."
+        ),
+    ),
+    "max_iterations": ("int", "Iterations of the optimiser at most."),
+    "learning_rate": ("float", "Step size of Adam, in logarithms of the parameters."),
+    "n_restarts": (
+        "int",
+        "Further starting points, drawn at random around the first; the best optimum is kept.",
+    ),
+    "bounds": (
+        "dict of str to (float, float), optional",
+        'Least and largest value of learned parameters: ``{"lengthscale": (1.0, 50.0), "noise": (0.01, 1.0)}``.',
+    ),
+    "priors": (
+        "dict of str to LogNormal, optional",
+        'Priors of learned parameters, such as ``{"lengthscale": gm.LogNormal(median=10.0, spread=1.0)}``.',
+    ),
+    "random_state": ("int, optional", "Seed of whatever is random."),
+    "n_threads": ("int, optional", "Threads that factorise; all processors by default."),
+    "verbose": ("bool, optional", "Whether to show progress; by default, where the error stream is a terminal."),
+}
+
+
+def documented(estimator: _Class) -> _Class:
+    """Replace ``<name>`` lines in a class's docstring by the description of a shared option."""
+    lines = []
+    for line in (estimator.__doc__ or "").splitlines():
+        word = line.strip()
+        if word.startswith("<") and word.endswith(">"):
+            name = word[1:-1]
+            kind, text = _SHARED[name]
+            indent = line[: len(line) - len(line.lstrip())]
+            lines += [f"{indent}{name} : {kind}", textwrap.indent(text, indent + "    ")]
+        else:
+            lines.append(line)
+    estimator.__doc__ = "\n".join(lines)
+    return estimator
+
+
+def check_options(estimator: Any, labels: Sequence[str], faults: FaultList, held: Iterable[str] = ()) -> None:
+    """Check the options of a fit; all faults are reported at once.
+
+    Parameters
+    ----------
+    estimator : GraphEstimator
+        The estimator.
+    labels : sequence of str
+        Parameters beyond the kernel's, which bounds and priors may name.
+    faults : FaultList
+        Those found so far.
+    held : iterable of str
+        Those of them that are held.
+    """
+    if estimator.optimizer is not None:
+        note_choice("optimizer", estimator.optimizer, OPTIMIZERS, faults)
+    for name in ("normalized", "verbose"):
+        if getattr(estimator, name) is not None:
+            note_flag(name, getattr(estimator, name), faults)
+    if not isinstance(estimator.graph, Graph):
+        remedy = "Make one with gm.Graph.from_edges, from_networkx or another constructor."
+        faults.add("graph", "must be a graphmatern Graph", f"a {type(estimator.graph).__name__}", remedy)
+    kernel = estimator.kernel
+    if kernel is not None and not isinstance(kernel, Kernel):
+        remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0)."
+        faults.add("kernel", "must be a kernel of this package", f"a {type(kernel).__name__}", remedy)
+    check_whole("max_iterations", estimator.max_iterations, faults, minimum=1, remedy="Allow at least one.")
+    if hasattr(estimator, "learning_rate"):
+        check_positive("learning_rate", estimator.learning_rate, faults, remedy="0.1 is usual.")
+    check_whole("n_restarts", estimator.n_restarts, faults, minimum=0, remedy="0 starts once.")
+    if estimator.random_state is not None:
+        check_whole("random_state", estimator.random_state, faults, minimum=0, remedy="Leave it out for any.")
+    for name, remedy in (
+        ("n_eigenpairs", "Leave it out for a good number."),
+        ("n_threads", "Leave it out to use all processors."),
+    ):
+        if getattr(estimator, name, None) is not None:
+            check_whole(name, getattr(estimator, name), faults, minimum=1, remedy=remedy)
+    faults.raise_if_any()
+    named = {"nu": True, "lengthscale": True, "variance": True} if kernel is None else _free_words(kernel)
+    idle = [word for word, free in named.items() if not free]
+    rules_of(estimator).check([*named, *labels], [*idle, *held], faults)
+    faults.raise_if_any()
+
+
+def _free_words(kernel: Kernel) -> dict[str, bool]:
+    """Names of a kernel's parameters, and whether any of that name is free."""
+    found: dict[str, bool] = {}
+    for path, raw in kernel.named_parameters():
+        word = path.rpartition(".")[2].removeprefix("raw_")
+        found[word] = found.get(word, False) or raw.requires_grad
+    return found
+
+
+def rules_of(estimator: Any) -> PriorsAndBounds:
+    """Bounds and priors of an estimator."""
+    return PriorsAndBounds(*({} if given is None else given for given in (estimator.bounds, estimator.priors)))
+
+
+def search_of(estimator: Any) -> Search:
+    """How an estimator looks for the best parameters."""
+    optimizer = "quasi-newton" if estimator.optimizer == "lbfgs" else estimator.optimizer
+    return Search(
+        optimizer=optimizer,
+        max_iterations=estimator.max_iterations,
+        learning_rate=getattr(estimator, "learning_rate", 0.1),
+        n_restarts=estimator.n_restarts,
+        seed=estimator.random_state,
+        progress=estimator.verbose,
+    )
+
+
+def uses_normalized(estimator: Any) -> bool | None:
+    """Whether an estimator uses the normalised Laplacian: as asked for, or as its kernel requires; None if open."""
+    if estimator.normalized is not None:
+        return bool(estimator.normalized)
+    return True if estimator.kernel is not None and estimator.kernel.requires_normalized else None
