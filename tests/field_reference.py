@@ -6,18 +6,26 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from gpytorch.kernels import MaternKernel
+from gpytorch.constraints import GreaterThan, Interval
+from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
+from gpytorch.priors import LogNormalPrior
 
 import graphmatern as gm
-from graphmatern.inference._field_engine import FieldEngine
-from graphmatern.inference._field_posterior import FieldPosterior
-from graphmatern.inference._fill_in import IterativeOptions
-from graphmatern.inference._kronecker import FieldGrid
-from graphmatern.inference._time_kernel import TimeKernel
+from graphmatern.inference.field import FieldGrid, FieldPosterior, IterativeOptions, TimeKernel
+from graphmatern.inference.field.objective import FieldObjective
 from reference import dense_kernel, matern_psi
 
 CITY = gm.make_roads(30, seed=1)
 RHO = 0.1
+TIME_KERNELS: dict[str, Any] = {
+    "matern": MaternKernel(nu=0.5),
+    "sum": ScaleKernel(MaternKernel(nu=2.5)) + ScaleKernel(PeriodicKernel()),
+    "product": ScaleKernel(RBFKernel() * PeriodicKernel()),
+    "linear": ScaleKernel(LinearKernel()) + MaternKernel(nu=1.5),
+    "bounded": MaternKernel(nu=1.5, lengthscale_constraint=Interval(0.1, 20.0)),
+    "above": MaternKernel(nu=1.5, lengthscale_constraint=GreaterThan(0.3)),
+    "prior": MaternKernel(nu=1.5, lengthscale_prior=LogNormalPrior(0.0, 0.5)),
+}
 
 
 def matern_time(order: int, times: np.ndarray, lengthscale: float) -> np.ndarray:
@@ -59,7 +67,7 @@ def make_grid(graph: gm.Graph, n_times: int, share: float, *, missing: float, se
     return FieldGrid(nodes, times, rng.standard_normal(observed.shape) * observed, observed)
 
 
-def make_engine(
+def make_objective(
     graph: gm.Graph,
     grid: FieldGrid,
     method: str,
@@ -70,31 +78,35 @@ def make_engine(
     tolerance: float = 1e-12,
     n_probes: int = 4,
     n_draws: int = 50,
-) -> FieldEngine:
+) -> FieldObjective:
     options = IterativeOptions(tolerance, 2000, n_probes, n_draws, 0)
     if time is None:
         time = MaternKernel(nu=1.5)
         time.lengthscale = 2.5
     bound = (gm.Matern(1.3, 3.0, 1.2) if kernel is None else kernel).on(graph, n_eigenpairs=n_eigenpairs)
-    return FieldEngine(bound, TimeKernel(time), grid, constant=True, method=method, options=options)
+    return FieldObjective(bound, TimeKernel(time), grid, constant=True, method=method, options=options)
 
 
-def make_posterior(engine: FieldEngine, rho: float = RHO) -> FieldPosterior:
-    time = engine.time_covariance().detach().numpy()
-    system = engine.system(time, engine.bound.weights().detach().numpy(), rho)
-    return FieldPosterior(engine.bound, engine.time, system, constant=True)
+def make_posterior(objective: FieldObjective, rho: float = RHO) -> FieldPosterior:
+    system = objective.system_at(with_noise(objective, rho))
+    return FieldPosterior(objective.bound.spectrum, objective.time, system, constant=True)
 
 
-def dense_field(engine: FieldEngine, new_times: np.ndarray, rho: float = RHO) -> DenseField:
-    """The dense twin of an engine, at the grid's times and new ones, at all nodes."""
-    grid, bound = engine.grid, engine.bound
+def with_noise(objective: FieldObjective, rho: float = RHO) -> np.ndarray:
+    """Where the kernels are, and a noise variance."""
+    return np.append(objective.position(), np.log(rho))
+
+
+def dense_field(objective: FieldObjective, new_times: np.ndarray, rho: float = RHO) -> DenseField:
+    """The dense twin of an objective, at the grid's times and new ones, at all nodes."""
+    grid, bound = objective.grid, objective.bound
     times = np.concatenate([grid.times, new_times])
     nodes = bound.matrix().detach().numpy()
     observed = np.zeros((len(times), bound.graph.n_nodes), dtype=bool)
     y = np.zeros(observed.shape)
     observed[: len(grid.times), grid.nodes] = grid.observed
     y[: len(grid.times), grid.nodes] = grid.y
-    return DenseField(engine.time.values(times), nodes, observed, y, rho)
+    return DenseField(objective.time.values(times), nodes, observed, y, rho)
 
 
 def wave_table(n_times: int = 20, seed: int = 0) -> pd.DataFrame:

@@ -34,19 +34,33 @@ def dense_laplacian(graph: Graph, *, normalized: bool) -> NDArray[np.float64]:
     return result
 
 
+def dense_spectrum(graph: Graph, *, normalized: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenvalues, and eigenvectors divided by the roots of the node masses, by a full decomposition."""
+
+    def decompose() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        eigenvalues, vectors = np.linalg.eigh(dense_laplacian(graph, normalized=normalized))
+        eigenvalues = np.maximum(eigenvalues, 0.0)
+        # As many eigenvalues are exactly 0 as there are components; rounding must not decide that.
+        eigenvalues[: connected_components(graph.weights, directed=False)[0]] = 0.0
+        if normalized:
+            eigenvalues = np.minimum(eigenvalues, 2.0)
+        return eigenvalues, vectors if graph.masses is None else vectors / np.sqrt(graph.masses)[:, None]
+
+    return graph.cached(("dense reference", normalized), decompose)
+
+
 def dense_kernel(
-    graph: Graph, psi: Callable[[Array], Array], *, variance: float = 1.0, normalized: bool = False
+    graph: Graph,
+    psi: Callable[[Array], Array],
+    *,
+    variance: float = 1.0,
+    normalized: bool = False,
+    n_eigenpairs: int | None = None,
 ) -> NDArray[np.float64]:
-    """A^(−1/2) a Ψ(Δ) A^(−1/2) with average diagonal ``variance``, by a full eigendecomposition."""
-    eigenvalues, vectors = np.linalg.eigh(dense_laplacian(graph, normalized=normalized))
-    eigenvalues = np.maximum(eigenvalues, 0.0)
-    # As many eigenvalues are exactly 0 as there are components; rounding must not decide that.
-    eigenvalues[: connected_components(graph.weights, directed=False)[0]] = 0.0
-    if normalized:
-        eigenvalues = np.minimum(eigenvalues, 2.0)
-    kernel = vectors @ np.diag(psi(eigenvalues)) @ vectors.T
-    if graph.masses is not None:
-        kernel = kernel / np.sqrt(np.outer(graph.masses, graph.masses))
+    """A^(−1/2) a Ψ(Δ) A^(−1/2) with average diagonal ``variance``, from all eigenpairs or the first few."""
+    eigenvalues, basis = dense_spectrum(graph, normalized=normalized)
+    kept = slice(n_eigenpairs)
+    kernel = basis[:, kept] @ np.diag(psi(eigenvalues[kept])) @ basis[:, kept].T
     return np.asarray(kernel * variance * len(kernel) / np.trace(kernel))
 
 

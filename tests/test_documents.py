@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 import graphmatern as gm
+from graphmatern import inference
 
 ROOT = Path(__file__).parents[1]
 NUMBER = r"-?(?:\d[\d,]*\.?\d*(?:e[+-]?\d+)?|inf|nan)"
@@ -105,6 +106,8 @@ def test_the_reference_is_complete() -> None:
     public = set(gm.__all__) - set(modules) - {"__version__"}
     for name in ("datasets", "errors", "interop", "kernels", "likelihoods", "metrics", "plotting"):
         public |= {f"{name}.{member}" for member in modules[name].__all__ if member not in gm.__all__}
+    own = [member for member in inference.__all__ if callable(getattr(inference, member))]
+    public |= {f"inference.{member}" for member in own if member not in gm.__all__}
     assert public <= listed, f"not in docs/api.rst: {sorted(public - listed)}"
 
 

@@ -1,0 +1,124 @@
+"""All engines that are compared with the dense reference: a line each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import graphmatern as gm
+from dense_process import PriorOf, by_eigenvectors, by_inducing, exact, truncated
+from graphmatern.inference import Engine, Observations, Problem, Search
+from graphmatern.inference.inducing.engine import EigenvectorEngine, InducingEngine
+from graphmatern.inference.markov.engine import MarkovEngine
+from graphmatern.inference.markov.process import MarkovProcess
+from graphmatern.inference.moments.engine import MomentsEngine
+from graphmatern.inference.spectral.engine import SpectralEngine
+from graphmatern.likelihoods import Gaussian, Likelihood, Poisson
+from toy_engine import ToyEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An engine, and the dense prior that it must agree with.
+
+    Attributes
+    ----------
+    name : str
+        For reports.
+    make : callable
+        The engine for a problem and its groups.
+    kernel : Kernel
+        On which it is tried.
+    prior : callable
+        Q and E at a kernel's parameters.
+    likelihood : Likelihood
+        Engines prepare for many updates of the sites unless this is Gaussian noise.
+    any_sites : bool
+        Whether sites may be zero and negative.
+    options : dict
+        Of the problem.
+    costly : bool
+        Whether it takes so long to set up that a sample of the cases must do.
+    """
+
+    name: str
+    make: Callable[[Problem, Any], Engine]
+    kernel: gm.Kernel = field(default_factory=lambda: gm.Matern(1.5, 1.4, 1.3))
+    prior: PriorOf = exact
+    likelihood: Likelihood = field(default_factory=Gaussian)
+    any_sites: bool = True
+    options: dict[str, Any] = field(default_factory=dict)
+    costly: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def informs(self) -> bool:
+        """Whether it knows the Fisher information, which is asked for with Gaussian noise only."""
+        return self.likelihood.gaussian and bool(getattr(self.make, "has_information", False))
+
+    def problem(self, graph: gm.Graph, normalized: bool, observations: Observations) -> Problem:
+        return Problem(graph, self.kernel, self.likelihood, observations, normalized, **self.options)
+
+    def engine(self, graph: gm.Graph, normalized: bool, observations: Observations) -> Engine:
+        return self.make(self.problem(graph, normalized, observations), observations.groups)
+
+
+class SolvedMarkovEngine(MarkovEngine):
+    """Always through K_xx, which the engine itself chooses where observations are few."""
+
+    def at(self, position: Floats) -> MarkovProcess:
+        process = super().at(position)
+        where = process.lengthscale, process.amplitude, process.chain
+        return MarkovProcess(process.workspace, process.groups, *where, dense=True)
+
+
+def smooth(nu: int, kind: type[MarkovEngine] = MarkovEngine) -> Callable[[Problem, Any], Engine]:
+    return lambda problem, groups: kind(problem, groups, nu)
+
+
+MATERN = {nu: gm.Matern(nu, 1.4, 1.3, fixed=("nu",)) for nu in (1, 2, 3)}
+HELD = gm.Matern(2, 1.4, 1.3, fixed=("nu", "variance"))
+INDUCING = [1, 4, 6, 9]
+ENGINES = [
+    Contender("toy", ToyEngine),
+    Contender("spectral", SpectralEngine, any_sites=False),
+    Contender("spectral, many updates", SpectralEngine, likelihood=Poisson()),
+    Contender("spectral, diffusion", SpectralEngine, gm.Diffusion(1.2, 0.8), likelihood=Poisson()),
+    Contender("spectral, truncated", SpectralEngine, prior=truncated(6), any_sites=False, options={"n_eigenpairs": 6}),
+    Contender("markov 1", smooth(1), MATERN[1]),
+    Contender("markov 2", smooth(2), MATERN[2]),
+    Contender("markov 3", smooth(3), MATERN[3]),
+    Contender("markov 2, variance held", smooth(2), HELD),
+    Contender("markov 2, in the variance", smooth(2), MATERN[2], options={"in_variance": True}),
+    Contender("markov 1, solved", smooth(1, SolvedMarkovEngine), MATERN[1]),
+    Contender("markov 2, solved", smooth(2, SolvedMarkovEngine), MATERN[2]),
+    Contender("markov 3, solved", smooth(3, SolvedMarkovEngine), MATERN[3]),
+    Contender("moments", MomentsEngine, options={"search": Search(optimizer=None)}, costly=True),
+    Contender("all nodes", InducingEngine, prior=by_inducing(), options={"settings": {"inducing": range(12)}}),
+    Contender("four nodes", InducingEngine, prior=by_inducing(INDUCING), options={"settings": {"inducing": INDUCING}}),
+    Contender("all eigenvectors", EigenvectorEngine),
+    Contender("5 eigenvectors", EigenvectorEngine, prior=by_eigenvectors(5), options={"settings": {"n_inducing": 5}}),
+]
+
+
+def cases(contenders: list[Contender], *lists: Iterable[str]) -> list[Any]:
+    """Each contender with every choice from the lists, for `pytest.mark.parametrize`; costly ones with some of them."""
+    found = []
+    for contender in contenders:
+        every = list(product(*lists))
+        kept = every[:: 1 + len(every) // 4] if contender.costly else every
+        found += [pytest.param(contender, *choice, id="-".join([contender.name, *choice])) for choice in kept]
+    return found

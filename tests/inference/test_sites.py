@@ -1,0 +1,262 @@
+"""Other likelihoods: converged sites against the best of all Gaussians, found by brute force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import multivariate_normal
+
+import graphmatern as gm
+from contenders import ENGINES, MATERN, Contender, cases
+from dense_process import GRAPHS, DensePrior, assert_close, exact, largest_elbo
+from graphmatern.errors import NotPositiveDefiniteError
+from graphmatern.inference import Observations, Problem
+from graphmatern.inference.sites.marginals import LatentField, Sites
+from graphmatern.inference.sites.objective import SiteObjective
+from graphmatern.inference.sites.updates import SiteLikelihood, fit_sites
+from graphmatern.inference.spectral.engine import SpectralEngine
+from graphmatern.likelihoods import (
+    Bernoulli,
+    Gaussian,
+    Likelihood,
+    NegativeBinomial,
+    Poisson,
+    RobustMax,
+    Softmax,
+    StudentT,
+)
+from strategies import graphs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+TAU = 0.3  # prior precision of the linear effects
+GRAPH, _ = GRAPHS["masses"]
+NODES = np.array([7, 0, 3, 9, 5, 0, 11, 2])
+# Two replicates, one with a hole, and what they are observed to be, by likelihood.
+Y: dict[str, tuple[Likelihood, list[list[float]]]] = {
+    "poisson": (Poisson(), [[3, 0, 1, 7, 2, 0, 12, 4], [1, 1, 0, 3, 5, 2, 4, np.nan]]),
+    "negative_binomial": (NegativeBinomial(0.4), [[3, 0, 1, 7, 2, 0, 12, 4], [1, 1, 0, 3, 5, 2, 4, np.nan]]),
+    "probit": (Bernoulli(), [[1, 0, 1, 1, 0, 0, 1, 1], [0, 0, 1, 0, 1, 1, 0, np.nan]]),
+    "logit": (Bernoulli("logit"), [[1, 0, 1, 1, 0, 0, 1, 1], [0, 0, 1, 0, 1, 1, 0, np.nan]]),
+    "student_t": (
+        StudentT(0.3, 3.0),
+        [[0.4, -1.0, 0.3, 9.0, -0.2, -1.3, 0.1, 0.6], [1, 0, 0.3, -2, 0.5, 8, 0.2, np.nan]],
+    ),
+    "softmax": (Softmax(3), [[0, 2, 1, 1, 0, 2, 1, 0], [2, 2, 1, 0, 1, 2, 0, np.nan]]),
+}
+#: On one kernel, so that they can be compared with one brute-force optimum each.
+BY_SITES = [
+    replace(one, kernel=MATERN[2])
+    for one in ENGINES
+    if one.any_sites and one.name.split(",")[0] not in ("markov 1", "markov 3") and "held" not in one.name
+]
+
+
+def observe(y: list[list[float]]) -> Observations:
+    rng = np.random.default_rng(2)
+    design = np.column_stack([np.ones(GRAPH.n_nodes), rng.standard_normal(GRAPH.n_nodes)])
+    return Observations(NODES, np.array(y).T, design, offset=0.3 * rng.standard_normal(len(NODES)))
+
+
+def objective_of(contender: Contender, name: str, **options: Any) -> tuple[SiteObjective, Floats]:
+    """The ELBO as a function of the parameters, and where it is looked at."""
+    likelihood, y = Y[name]
+    problem = replace(
+        contender.problem(GRAPH, False, observe(y)), likelihood=likelihood, effect_precision=TAU, **options
+    )
+    engine = contender.make(problem, SiteObjective.groups(problem))
+    objective = SiteObjective(engine, problem)
+    return objective, np.concatenate([engine.start, objective.start])
+
+
+def joined(prior: DensePrior, observations: Observations) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
+    """Prior covariance of η at all observations, replicate by replicate, residual variances, nodes and offsets."""
+    groups = observations.replicates
+    nodes = np.concatenate([group.nodes for group in groups])
+    replicate = np.repeat(np.arange(len(groups)), [len(group.nodes) for group in groups])
+    h = observations.node_design[nodes]
+    together = replicate[:, None] == replicate
+    covariance = together * prior.seen[np.ix_(nodes, nodes)] + h @ h.T / TAU
+    return covariance, np.diag(prior.unseen)[nodes], nodes, np.concatenate([group.offset for group in groups])
+
+
+@cache
+def brute_force(number: int, name: str) -> tuple[float, Floats, Floats]:
+    """The largest ELBO for the prior of a contender."""
+    (likelihood, y), contender = Y[name], BY_SITES[number]
+    prior = contender.prior(GRAPH, contender.kernel, False)
+    covariance, left, _, offset = joined(prior, observe(y))
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    every = np.array(y).ravel()
+    return largest_elbo(root[:, values > 1e-9], left, offset, every[~np.isnan(every)], likelihood)
+
+
+def reference_of(contender: Contender) -> int:
+    """Exact engines share what is found for the first of them."""
+    first = next(k for k, one in enumerate(BY_SITES) if one.prior is contender.prior)
+    return BY_SITES.index(contender) if contender.prior is not exact else first
+
+
+@pytest.mark.parametrize(("contender", "name"), cases(BY_SITES, Y))
+def test_converged_sites_are_the_best_gaussian(contender: Contender, name: str) -> None:
+    """Several replicates, a hole, offsets, and effects N(0, 1/τ) that the replicates share."""
+    objective, theta = objective_of(contender, name)
+    objective.finish()
+    value, _ = objective(theta)
+    elbo, mean, variance = brute_force(reference_of(contender), name)
+    assert objective.settled
+    assert objective.n_clipped == 0
+    assert -value == pytest.approx(elbo, abs=1e-6)
+    posterior = objective.posterior(theta)
+    _, left, nodes, _ = joined(contender.prior(GRAPH, contender.kernel, False), observe(Y[name][1]))
+    split = [8, 15]  # values of the first replicate, and of both
+    for c in range(posterior.n_latents):
+        for k, (start, end) in enumerate(zip([0, *split[:-1]], split, strict=True)):
+            row, where = c * 2 + k, nodes[start:end]
+            # The ELBO is flat at its top: 1e-6 of it bears 1e-3 in the moments, brute force does better.
+            np.testing.assert_allclose(posterior.latent_mean(where)[row], mean[c, start:end], atol=2e-4)
+            found = posterior.latent_variance(where)[row]
+            np.testing.assert_allclose(found, variance[c, start:end] + left[start:end], atol=2e-4)
+
+
+@pytest.mark.parametrize(("contender", "name"), cases(BY_SITES, Y))
+def test_gradient_of_the_converged_bound(contender: Contender, name: str) -> None:
+    """In every parameter of kernel and likelihood, as if q stayed where it is."""
+    objective, theta = objective_of(contender, name)
+    objective.finish()
+    _, gradient = objective(theta)
+    for k, step in enumerate(1e-4 * np.eye(len(theta))):
+        numeric = (objective(theta + step)[0] - objective(theta - step)[0]) / 2e-4
+        assert gradient[k] == pytest.approx(numeric, rel=1e-5, abs=2e-6)
+
+
+@pytest.mark.parametrize(("contender", "name"), cases(BY_SITES, ["poisson", "student_t", "softmax"]))
+def test_leaving_one_out_takes_its_site_out(contender: Contender, name: str) -> None:
+    """All other sites as they are, everything else computed again."""
+    objective, theta = objective_of(contender, name)
+    posterior = objective.posterior(theta)
+    covariance, left, nodes, _ = joined(contender.prior(GRAPH, contender.kernel, False), observe(Y[name][1]))
+    first, second = objective.sites()
+    at = 0
+    for part, mean, variance in posterior.leave_one_out():
+        start = int(part.group.columns[0]) * 8  # the first replicate has 8 values
+        for i in range(len(part.group.nodes)):
+            row = start + i
+            eta, potentials = second[part.latent].copy(), first[part.latent].copy()
+            eta[row] = potentials[row] = 0.0
+            spread = np.linalg.solve(np.eye(len(nodes)) + covariance * eta, covariance)
+            assert_close([mean[i, 0], variance[i]], [(spread @ potentials)[row], spread[row, row] + left[row]], 1e-8)
+            at += 1
+    assert at == len(nodes) * posterior.n_latents
+
+
+@pytest.mark.parametrize("contender", [one for one in BY_SITES if one.prior is exact and not one.costly], ids=str)
+@settings(max_examples=10)
+@given(graph=graphs(masses=True), seed=st.integers(0, 100))
+def test_gaussian_noise_is_exact_after_one_step(contender: Contender, graph: gm.Graph, seed: int) -> None:
+    """Sites of Gaussian noise are known, so one update from anywhere finds them."""
+    rng = np.random.default_rng(seed)
+    nodes = rng.integers(0, graph.n_nodes, 1 + graph.n_nodes)  # with repeats
+    y, offset = rng.standard_normal(len(nodes)), rng.standard_normal(len(nodes))
+    observations = Observations(nodes, y[:, None], np.ones((graph.n_nodes, 1)), offset=offset)
+    engine = contender.make(contender.problem(graph, False, observations), observations.replicates)
+    latent = LatentField(engine.at(engine.start), observations.replicates, TAU)
+    observed = SiteLikelihood(torch.from_numpy(y), Gaussian(0.3), offset)
+    start = Sites(np.ones((1, len(nodes))), np.full((1, len(nodes)), 0.1))
+    found = fit_sites(latent, observed, start, max_iterations=1)
+    k = contender.prior(graph, contender.kernel, False).seen[np.ix_(nodes, nodes)]
+    covariance = k + 0.3 * np.eye(len(nodes)) + 1.0 / TAU
+    expected = multivariate_normal.logpdf(y - offset, np.zeros(len(nodes)), covariance)
+    assert found.elbo == pytest.approx(expected, abs=1e-8)
+
+
+# ---------------------------------------------------------------------- the way to the optimum
+CITY = gm.make_roads(55, seed=3)
+KERNEL = gm.Matern(2, 2.5, 1.7)
+DRAWN: dict[str, tuple[Any, Any]] = {
+    "student_t": (lambda: StudentT(0.2, 3.0), lambda f, rng: f[0] + 0.2 * rng.standard_t(2.0, f.shape[1])),
+    "robustmax": (lambda: RobustMax(3), lambda f, rng: np.where(rng.random(f.shape[1]) < 0.9, f.argmax(axis=0), 0)),
+    "probit": (Bernoulli, lambda f, rng: f[0] + 0.3 * rng.standard_normal(f.shape[1]) > 0),
+}
+
+
+def drawn(name: str, n: int) -> tuple[LatentField, SiteLikelihood, Problem]:
+    """Data drawn from the model on a small city."""
+    make, draw = DRAWN[name]
+    likelihood, rng = make(), np.random.default_rng(0)
+    f = KERNEL.on(CITY).sample(likelihood.n_latents, random_state=0).numpy()
+    nodes = rng.integers(0, CITY.n_nodes, n)
+    y = np.asarray(draw(f[:, nodes], rng), dtype=np.float64)
+    return on_city(likelihood, nodes, y)
+
+
+def on_city(likelihood: Likelihood, nodes: Any, y: Any) -> tuple[LatentField, SiteLikelihood, Problem]:
+    y = np.asarray(y, dtype=np.float64)
+    observations = Observations(np.asarray(nodes), y[:, None], np.zeros((CITY.n_nodes, 0)))
+    problem = Problem(CITY, KERNEL, likelihood, observations)
+    engine = SpectralEngine(problem, observations.replicates)
+    latent = LatentField(engine.at(engine.start), observations.replicates, 0.0)
+    return latent, SiteLikelihood(torch.from_numpy(y), likelihood, np.zeros(len(y))), problem
+
+
+@pytest.mark.parametrize("name", ["student_t", "robustmax"])
+def test_negative_sites_are_part_of_the_optimum(name: str) -> None:
+    latent, observed, _ = drawn(name, 60)
+    found = fit_sites(latent, observed, observed.start())
+    assert found.converged
+    assert (found.sites.second < -1e-3).any()
+    assert found.n_clipped == 0
+    assert (np.diff(found.history) >= -1e-11 * (1 + abs(found.elbo))).all()  # the ELBO never falls
+
+
+def test_brute_force_finds_no_better_optimum_of_a_likelihood_with_several() -> None:
+    latent, observed, problem = drawn("robustmax", 35)
+    found = fit_sites(latent, observed)
+    k = KERNEL.on(CITY).matrix(CITY.nodes[problem.observations.nodes]).detach().numpy()
+    values, vectors = np.linalg.eigh(k)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, values > 1e-9]
+    elbo, *_ = largest_elbo(root, np.zeros(35), np.zeros(35), observed.y.numpy(), observed.likelihood)
+    assert found.elbo >= elbo - 1e-5
+
+
+def test_impossible_sites_are_recovered_from() -> None:
+    latent, observed, _ = drawn("probit", 35)
+    impossible = Sites(np.zeros((1, 35)), np.full((1, 35), -1e6))
+    with pytest.raises(NotPositiveDefiniteError):
+        latent.marginals(impossible)
+    best = fit_sites(latent, observed, observed.start())
+    assert fit_sites(latent, observed, impossible).elbo == pytest.approx(best.elbo, abs=1e-7)
+
+
+def test_extreme_counts_converge() -> None:
+    latent, observed, _ = on_city(Poisson(), np.arange(10), [0, 0, 0, 1e6, 1e6, 1e6, 3, 3, 3, 1e9])
+    found = fit_sites(latent, observed, observed.start())
+    assert found.converged
+    assert np.isfinite(found.elbo)
+
+
+@pytest.mark.data
+def test_a_careful_beginning_finds_a_better_optimum() -> None:
+    """From the first guess long steps give up observations that short ones bring to their side."""
+    cora = gm.datasets.load_cora()
+    nodes = np.random.default_rng(3).permutation(cora.graph.n_nodes)[:140]
+    y = cora.values.astype("category").cat.codes.to_numpy()[nodes].astype(np.float64)
+    observations = Observations(nodes, y[:, None], np.zeros((cora.graph.n_nodes, 0)))
+    problem = Problem(cora.graph, gm.Matern(6.0, 9.0), RobustMax(7), observations, n_eigenpairs=500)
+    engine = SpectralEngine(problem, observations.replicates)
+    latent = LatentField(engine.at(engine.start), observations.replicates, 0.0)
+    observed = SiteLikelihood(torch.from_numpy(y), RobustMax(7), np.zeros(140))
+    careful, hasty = (fit_sites(latent, observed, start, tolerance=1e-8) for start in (None, observed.start()))
+    assert careful.converged
+    assert careful.elbo > hasty.elbo + 5.0

@@ -1,0 +1,241 @@
+"""Pictures: what is drawn is what was computed, on any graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import matplotlib.pyplot as plt
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.collections import LineCollection
+from scipy.stats import norm
+
+import graphmatern as gm
+from graphmatern import plotting
+from graphmatern.plotting._layout import find_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matplotlib.axes import Axes
+
+GRAPHS = {
+    "roads": gm.make_roads(50),
+    "no positions": gm.Graph.from_networkx(nx.grid_graph([4, 4])),
+    "larger without positions": gm.Graph.from_networkx(nx.grid_graph([23, 23])),
+    "one node": gm.Graph.from_adjacency([[0.0]]),
+    "no edges": gm.Graph.from_adjacency(np.zeros((3, 3))),
+    "several components": gm.Graph.from_networkx(nx.disjoint_union_all([nx.cycle_graph(9), nx.path_graph(2)])),
+    "on a line": gm.Graph.from_points([[0.0], [1.0], [3.0]], n_neighbors=1),
+    "in space": gm.Graph.from_mesh(
+        [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]
+    ),
+    "many dimensions": gm.Graph.from_points(np.random.default_rng(0).random((40, 6)), n_neighbors=4),
+    "degrees": gm.Graph.from_edges([("a", "b")], positions=[[-122.0, 37.0], [-121.9, 37.1]]),
+    "only geometry": gm.Graph.from_edges([("a", "b")], geometry=["LINESTRING (0 0, 1 2, 3 0)"]),
+}
+
+
+@pytest.fixture(autouse=True)
+def _close() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_every_picture_of_any_graph(name: str) -> None:
+    graph = GRAPHS[name]
+    bound = gm.Matern(lengthscale=2.0).on(graph)
+    values = np.arange(float(graph.n_nodes))
+    values[0] = np.nan
+    share = np.random.default_rng(0).dirichlet(np.ones(3), graph.n_nodes)
+    figure, axes = plt.subplots(3, 3)
+    drawn = [
+        plotting.plot_graph(graph, axes[0, 0]),
+        plotting.plot_field(graph, values, axes[0, 1], label="speed", marked=graph.nodes[:1]),
+        plotting.plot_kernel(bound, graph.nodes[0], axes[0, 2]),
+        plotting.plot_variance(bound, axes[1, 0]),
+        plotting.plot_spectrum(bound, axes[1, 1]),
+        plotting.plot_range(bound, axes[1, 2]),
+        *plotting.plot_classes(graph, share, ["a", "b", "c"], axes[2, :2], marked=graph.nodes[:1]),
+    ]
+    assert drawn == list(axes.flat[:8])
+    figure.canvas.draw()
+
+
+def shown(ax: Axes, which: int) -> np.ndarray:
+    """Values behind the colours of the edges (0) or of the nodes (1)."""
+    values = ax.collections[which].get_array()
+    assert values is not None
+    return np.asarray(values.filled(np.nan) if isinstance(values, np.ma.MaskedArray) else values)
+
+
+def curve(ax: Axes, which: int = -1) -> tuple[np.ndarray, np.ndarray]:
+    line = ax.lines[which]
+    return np.asarray(line.get_xdata(), dtype=np.float64), np.asarray(line.get_ydata(), dtype=np.float64)
+
+
+def test_colours_are_the_values() -> None:
+    graph = gm.Graph.from_edges([("a", "b"), ("b", "c")], positions=[[0, 0], [1, 0], [2, 1]])
+    ax = plotting.plot_field(graph, pd.Series({"c": 5.0, "a": 1.0}), limits=(0.0, 4.0), marked=["c"])
+    np.testing.assert_array_equal(shown(ax, 1), [1.0, np.nan, 5.0])
+    np.testing.assert_array_equal(shown(ax, 0), [np.nan, np.nan])
+    assert ax.collections[1].get_clim() == ax.collections[0].get_clim() == (0.0, 4.0)
+    np.testing.assert_array_equal(ax.collections[2].get_offsets(), [[2.0, 1.0]])
+    variance = plotting.plot_variance(bound := gm.Matern(lengthscale=2.0).on(graph))
+    np.testing.assert_allclose(shown(variance, 1), bound.diag().detach().numpy())
+    column = plotting.plot_kernel(bound, "b")
+    np.testing.assert_allclose(shown(column, 1), bound.matrix(b=["b"]).detach().numpy()[:, 0])
+
+
+def test_roads_are_drawn_along_their_geometry() -> None:
+    line = [[0.0, 0.0], [1.0, 2.0], [3.0, 0.0]]
+    graph = gm.Graph.from_edges([("a", "b"), ("b", "c")], geometry=[line, [[3.0, 0.0], [3.0, 1.0]]])
+    lines = plotting.plot_graph(graph).collections[0]
+    assert isinstance(lines, LineCollection)
+    np.testing.assert_array_equal(lines.get_segments()[0], line)
+    np.testing.assert_array_equal(find_layout(graph).places, [[0, 0], [3, 0], [3, 1]])
+
+
+def test_layouts_keep_distances() -> None:
+    for n in (8, 20):  # by springs; by pivots
+        graph = gm.Graph.from_networkx(nx.grid_graph([n, n]))
+        places = find_layout(graph).places
+        assert find_layout(graph).places is places
+        apart = np.linalg.norm(places[0] - places, axis=1)
+        assert np.corrcoef(apart, graph.distances(graph.nodes[:1])[0])[0, 1] > 0.9
+        closest = np.sort(np.linalg.norm(places[:, None] - places, axis=2), axis=1)[:, 1]
+        assert closest.min() > 0.2  # neighbours are at a distance of about 1
+
+
+def test_components_lie_side_by_side() -> None:
+    several = [nx.grid_graph([12, 15]), nx.star_graph(9), nx.cycle_graph(5), nx.empty_graph(7)]
+    graph = gm.Graph.from_networkx(nx.disjoint_union_all(several))
+    places, labels = find_layout(graph).places, graph.components
+    boxes = [(places[labels == k].min(axis=0), places[labels == k].max(axis=0)) for k in range(graph.n_components)]
+    for i, (low, high) in enumerate(boxes):
+        for other_low, other_high in boxes[:i]:
+            assert (low > other_high).any() or (other_low > high).any()
+
+
+def test_layouts_of_lengths() -> None:
+    graph = gm.Graph.from_edges([(0, 1), (1, 2)], length=[1.0, 3.0])
+    steps = np.linalg.norm(np.diff(find_layout(graph).places, axis=0), axis=1)
+    assert steps[1] / steps[0] == pytest.approx(3.0, rel=0.01)
+
+
+def test_calibration_counts_values_inside() -> None:
+    rng = np.random.default_rng(0)
+    y, mean, std = rng.standard_normal(50), rng.standard_normal(50), rng.uniform(0.5, 2.0, 50)
+    ax = plotting.plot_calibration(y, mean, std, label="model")
+    levels, inside = curve(ax)
+    expected = [np.mean(np.abs(y - mean) <= norm.ppf(0.5 + 0.5 * p) * std) for p in levels[1:-1]]
+    np.testing.assert_allclose(inside[1:-1], expected)
+    plotting.plot_calibration(y, mean, 2.0 * std, ax)
+    assert len(ax.lines) == 3  # the diagonal is drawn once
+    with pytest.raises(gm.errors.TableError, match="must be above 0") as caught:
+        plotting.plot_calibration(y, mean[1:], -std)
+    assert len(caught.value.faults) == 2
+
+
+def test_curves_are_those_of_the_kernel() -> None:
+    bound = gm.Matern(nu=1.0, lengthscale=5.0).on(gm.make_roads(200))
+    ax = plotting.plot_spectrum(bound)
+    np.testing.assert_allclose(curve(ax, 0)[1], bound.weights().detach().numpy())
+    count = int(str(ax.lines[0].get_label()).split(" in ")[1].split()[0])
+    weights = bound.weights().detach().numpy()
+    assert weights[:count].sum() >= 0.99 * weights.sum() > weights[: count - 1].sum()
+    ax = plotting.plot_range(bound)
+    found = bound.range()
+    distance, median = curve(ax)
+    assert np.interp(found.half, distance, median) == pytest.approx(0.5)
+    plotting.plot_range(gm.Matern(nu=1.0, lengthscale=15.0).on(bound.graph), ax)
+    assert ax.get_xlim()[1] > found.half
+
+
+def test_models_draw_mean_and_uncertainty() -> None:
+    city = gm.make_roads(60)
+    y = np.where(np.arange(20) == 3, np.nan, np.linspace(0.0, 1.0, 20))
+    model = gm.GraphGPRegressor(city, gm.Matern(nu=2, lengthscale=5.0), optimizer=None).fit(city.nodes[:20], y)
+    mean, std = model.predict(return_std=True)
+    left, right = model.plot(label="speed")
+    np.testing.assert_allclose(shown(left, 1), mean)
+    np.testing.assert_allclose(shown(right, 1), std)
+    assert city.positions is not None
+    np.testing.assert_array_equal(left.collections[2].get_offsets(), city.positions[:20][np.arange(20) != 3])
+    with pytest.raises(gm.errors.InputError, match="must be two"):
+        model.plot([left])
+
+
+def test_classes_and_their_entropy() -> None:
+    city = gm.make_roads(60)
+    share = np.random.default_rng(0).dirichlet(np.ones(12), city.n_nodes)
+    share[0] = np.eye(12)[4]
+    left, right = plotting.plot_classes(city, share, range(12))
+    np.testing.assert_array_equal(shown(left, 1), share.argmax(axis=1))
+    entropy = shown(right, 1)
+    assert entropy[0] == 0
+    assert entropy[1] == pytest.approx(-(share[1] * np.log(share[1])).sum() / np.log(12))
+    left, right = plotting.plot_classes(city, share[:, :2], ["dry", "wet"])
+    np.testing.assert_array_equal(shown(left, 1), share[:, 1])
+    with pytest.raises(gm.errors.InputError, match="must have shape"):
+        plotting.plot_classes(city, share, ["dry", "wet"])
+
+
+def colours_of(ax: Axes, which: int = 1) -> np.ndarray:
+    """Colours at both ends of the map that nodes are drawn with."""
+    return ax.collections[which].get_cmap()([0.0, 1.0])
+
+
+def test_colour_maps_and_a_single_axes() -> None:
+    """Through the estimators: what is said about colours holds for the prediction, not for its uncertainty."""
+    city = gm.make_roads(60)
+    names, kernel = city.nodes[:20], gm.Matern(nu=2, lengthscale=5.0)
+    model = gm.GraphGPRegressor(city, kernel, optimizer=None).fit(names, np.linspace(0.0, 1.0, 20))
+    left, right = model.plot(cmap="coolwarm", limits=(0.2, 0.7))
+    np.testing.assert_array_equal(colours_of(left), plt.get_cmap("coolwarm")([0.0, 1.0]))
+    np.testing.assert_array_equal(colours_of(right), plt.get_cmap("plasma")([0.0, 1.0]))
+    assert left.collections[1].get_clim() == (0.2, 0.7)
+    figure, ax = plt.subplots()
+    (drawn,) = model.plot(ax=ax, cmap=plt.get_cmap("magma"))
+    assert drawn is ax
+    assert len(figure.axes) == 2  # with the colour bar
+    np.testing.assert_allclose(shown(ax, 1), model.predict())
+    np.testing.assert_array_equal(colours_of(ax), plt.get_cmap("magma")([0.0, 1.0]))
+
+    for count, cmap, expected in (
+        (2, "magma", plt.get_cmap("magma")([0.0, 1.0])),
+        (3, "tab10", plt.get_cmap("tab10")([0, 2])),
+        (3, "viridis", plt.get_cmap("viridis")([0.0, 1.0])),
+    ):
+        classifier = gm.GraphGPClassifier(city, kernel, optimizer=None).fit(names, np.arange(20) % count)
+        figure, ax = plt.subplots()
+        (drawn,) = classifier.plot(ax=ax, cmap=cmap)
+        assert drawn is ax
+        share = classifier.predict_proba()
+        np.testing.assert_allclose(shown(ax, 1), share[:, 1] if count == 2 else share.argmax(axis=1))
+        np.testing.assert_array_equal(colours_of(ax), expected)
+        assert len(figure.axes) == 2
+
+
+def test_faults_of_axes_and_colours_are_told() -> None:
+    city = gm.make_roads(20)
+    one, share = np.ones(city.n_nodes), np.full((city.n_nodes, 12), 1 / 12)
+    ax = plt.subplots()[1]
+    with pytest.raises(gm.errors.InputError, match="`ax` must be left out"):
+        plotting.plot_prediction(city, one, one, [ax, ax], ax=ax)
+    with pytest.raises(gm.errors.InputError, match="`ax` takes one"):
+        plotting.plot_prediction(city, one, one, [ax])
+    with pytest.raises(gm.errors.InputError, match="`cmap` must be a colour map of matplotlib; received 'virids'"):
+        plotting.plot_prediction(city, one, one, cmap="virids")
+    with pytest.raises(gm.errors.InputError, match="a colour for each of 12 classes; received 'tab10' with 10"):
+        plotting.plot_classes(city, share, range(12), cmap="tab10")
+
+
+def test_maps_check_the_number_of_values() -> None:
+    with pytest.raises(gm.errors.TableError, match="must have shape"):
+        plotting.plot_field(gm.make_roads(20), [1.0])
+    with pytest.raises(gm.errors.InputError, match="must have shape"):
+        plotting.plot_field(gm.make_roads(20), np.ones((len(gm.make_roads(20)), 2)))
