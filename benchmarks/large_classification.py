@@ -60,7 +60,7 @@ def main() -> None:
         "seconds of the fit": round(fitted - start, 2),
         "seconds of all probabilities": round(predicted - fitted, 2),
         "peak memory in GB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, 2),
-        "evaluations": model._fitted.optimum.n_evaluations,
+        "evaluations": model.n_evaluations_,
         "converged": model.converged_,
         "elbo": round(model.elbo_, 3),
         "kernel (10 and 4 were the truth)": repr(model.kernel_),

@@ -34,7 +34,7 @@ def simulate(number: int, city: gm.Graph, rng: np.random.Generator) -> list[tupl
     new = field[node] + np.sqrt(noise) * rng.standard_normal()
     engine: Any = "spectral" if number % 2 else "markov"
     found = []
-    for label, optimizer in (("true", None), ("learned", "lbfgs")):
+    for label, optimizer in (("true", None), ("learned", "quasi-newton")):
         model = gm.GraphGPRegressor(
             city, kernel, engine=engine, noise=noise, mean="zero", normalize_y=False, optimizer=optimizer, verbose=False
         )

@@ -21,7 +21,7 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 import graphmatern as gm
-from graphmatern.inference._time_kernel import TimeKernel
+from graphmatern.inference.field import TimeKernel
 from graphmatern.kernels import Matern
 
 FULL = (2000, 2000)
@@ -53,7 +53,7 @@ def main(n_nodes: int, n_times: int) -> None:
     graph, table, field = simulate(n_nodes, n_times)
     graph.spectrum()  # part of neither figure
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    model = gm.GraphFieldRegressor(graph, n_draws=4, verbose=True)
+    model = gm.GraphFieldRegressor(graph, engine="iterative", n_draws=4, verbose=True)
     started, processor = time.perf_counter(), time.process_time()
     model.fit(table)
     seconds, processor = time.perf_counter() - started, time.process_time() - processor
@@ -71,7 +71,7 @@ def main(n_nodes: int, n_times: int) -> None:
     std_seconds, draws_processor = time.perf_counter() - started, time.process_time() - draws_processor
     z = (few - field[rows[chosen], columns[chosen]]) / std
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    fill_in = model.posterior_.system.fill_in  # type: ignore[attr-defined]
+    system = model.posterior_.system  # type: ignore[attr-defined]
     learned = {
         "nu": model.kernel_.values()["nu"],
         "lengthscale": model.kernel_.values()["lengthscale"],
@@ -95,9 +95,9 @@ def main(n_nodes: int, n_times: int) -> None:
         f"| standard deviations of 5,000 missing cells, {model.n_draws} draws | {draws} |",
         f"| peak memory (of which {before:.2f} GiB before the fit) | {peak:.2f} GiB |",
         f"| relative residual of solves | {model.tolerance:.0e} |",
-        f"| conjugate gradient iterations of the last solve | {fill_in.iterations} |",
+        f"| conjugate gradient iterations of the last solve | {system.fill_in.iterations} |",
         f"| log marginal likelihood | {model.log_marginal_likelihood_:,.1f} |",
-        f"| its standard error, from {fill_in._options.n_probes} probes | {model.log_marginal_likelihood_error_:.1f} |",
+        f"| its standard error, from {system.options.n_probes} probes | {model.log_marginal_likelihood_error_:.1f} |",
         f"| RMSE of the field at missing cells (its standard deviation is {field.std():.2f}) | {rmse:.4f} |",
         f"| mean predicted standard deviation there | {std.mean():.4f} |",
         f"| coverage of 95 % intervals there | {np.mean(np.abs(z) < 1.96):.1%} |",

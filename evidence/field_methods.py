@@ -18,11 +18,9 @@ import scipy.linalg as la
 from gpytorch.kernels import MaternKernel
 
 import graphmatern as gm
-from graphmatern.inference._field_engine import FieldEngine
-from graphmatern.inference._fill_in import IterativeOptions
-from graphmatern.inference._fit_field import choose_method, default_probes, seconds
-from graphmatern.inference._kronecker import FieldGrid
-from graphmatern.inference._time_kernel import TimeKernel
+from graphmatern.inference.field import FieldGrid, IterativeOptions, TimeKernel, choose_method, default_probes
+from graphmatern.inference.field.methods import seconds
+from graphmatern.inference.field.objective import FieldObjective
 
 SQUARE = ((40, 40), (64, 64), (80, 80), (160, 160), (320, 320))
 LONG = ((10, 1000), (50, 1000), (200, 1000), (50, 2000), (50, 10_000))
@@ -89,11 +87,12 @@ class Case:
         """Log likelihood, its standard error, and seconds of processor time, with those that the package expects."""
         options = IterativeOptions(1e-6, 1000, default_probes(self.grid), 2, 0)
         time_kernel = TimeKernel(self.kernel)
-        engine = FieldEngine(self.bound, time_kernel, self.grid, constant=False, method=method, options=options)
+        objective = FieldObjective(self.bound, time_kernel, self.grid, constant=False, method=method, options=options)
+        theta = np.append(objective.position(), np.log(RHO))
         started = time.process_time()
-        value = -engine.evaluate(engine.position(), float(np.log(RHO)))[0]
+        value = -objective(theta)[0]
         taken = time.process_time() - started
-        system = engine.system_at(engine.position(), float(np.log(RHO)))
+        system = objective.system_at(theta)
         log_determinant, error = system.best_log_determinant()
         value += 0.5 * (system.log_determinant() - log_determinant)
         return value, 0.5 * error, f"{taken:.2f} ({seconds(method, self.grid, self.order):.2f})"

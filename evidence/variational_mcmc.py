@@ -14,8 +14,7 @@ import numpy as np
 import torch
 
 import graphmatern as gm
-from graphmatern.inference._sites import SiteObservations, fit_sites
-from graphmatern.inference._sites_spectral import SpectralPosterior, SpectralPrior
+from graphmatern.inference import Observations, Problem, Search, learn
 from graphmatern.likelihoods import Bernoulli, Likelihood, Poisson, Softmax
 
 if TYPE_CHECKING:
@@ -69,8 +68,7 @@ def elliptical_slices(
 
 def main() -> None:
     """Write the table."""
-    bound = KERNEL.on(GRAPH)
-    covariance = bound.matrix().detach().numpy()
+    covariance = KERNEL.on(GRAPH).matrix().detach().numpy()
     root = np.linalg.cholesky(covariance + 1e-10 * np.eye(GRAPH.n_nodes))
     rng = np.random.default_rng(0)
     every = np.arange(GRAPH.n_nodes)
@@ -93,12 +91,12 @@ def main() -> None:
             y = f[nodes, 0] + 0.5 * rng.standard_normal(40) > 0
         else:
             y = (f[nodes] + rng.gumbel(size=(40, 3))).argmax(axis=1)
-        observed = SiteObservations(nodes, torch.tensor(y, dtype=torch.float64), likelihood, np.zeros(40))
-        state = fit_sites(SpectralPrior(bound, nodes), observed, observed.start())
-        q = SpectralPosterior(bound, nodes, state.sites)
-        mean, variance, error = elliptical_slices(likelihood, observed.y, nodes, root, rng)
-        away = np.abs(q.mean(every) - mean) / np.sqrt(variance)
-        ratio = np.abs(q.variance(every) / variance - 1.0)
+        values = np.asarray(y, dtype=np.float64)
+        observed = Observations(nodes, values[:, None], np.zeros((GRAPH.n_nodes, 0)))
+        q = learn(Problem(GRAPH, KERNEL, likelihood, observed, search=Search(None)), "spectral").posterior
+        mean, variance, error = elliptical_slices(likelihood, torch.from_numpy(values), nodes, root, rng)
+        away = np.abs(q.latent_mean(every) - mean) / np.sqrt(variance)
+        ratio = np.abs(q.latent_variance(every) / variance - 1.0)
         name = repr(likelihood)
         lines.append(
             f"| {name} | {away.max():.3f} (average {away.mean():.3f}) | {(error / np.sqrt(variance)).max():.3f} | "
