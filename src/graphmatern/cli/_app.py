@@ -199,9 +199,7 @@ def fit(
     nu: Annotated[float | None, typer.Option(help="Smoothness of the Matérn kernel, kept; learned by default.")] = None,
     lengthscale: Annotated[float | None, typer.Option(help="Lengthscale, kept; learned by default.")] = None,
     laplacian: Annotated[str, typer.Option(help="plain, normalized, or auto: as the kernel needs it.")] = "auto",
-    engine: Annotated[
-        str, typer.Option(help="auto, spectral or markov; for classes also eigenvectors or inducing.")
-    ] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, spectral, markov, moments, eigenvectors or inducing.")] = "auto",
     eigenpairs: Annotated[int | None, typer.Option(min=1, help="Eigenpairs of the spectral engine.")] = None,
     likelihood: Annotated[
         str | None,

@@ -133,7 +133,8 @@ def _kernel(model: ModelOptions) -> Kernel | None:
         return Matern(nu, lengthscale, fixed=(*held, *(("nu",) if model.nu is not None else ())))
     if name == "diffusion":
         return Diffusion(lengthscale, fixed=held)
-    return RandomWalk() if name == "random_walk" else InverseCosine()
+    others: dict[str, type[Kernel]] = {"random_walk": RandomWalk, "inverse_cosine": InverseCosine}
+    return others[name]()
 
 
 def _covariates(reading: GraphReading, data: ValueReading, names: str) -> pd.DataFrame:

@@ -31,7 +31,7 @@ from graphmatern.metrics import accuracy, classification_report
 from graphmatern.plotting import plot_classes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
@@ -45,7 +45,11 @@ if TYPE_CHECKING:
 
 __all__ = ["GraphGPClassifier"]
 
-_LIKELIHOODS = ("robustmax", "softmax", "bernoulli")
+_LIKELIHOODS: dict[str, Callable[[int], Categorical]] = {
+    "robustmax": RobustMax,
+    "softmax": Softmax,
+    "bernoulli": lambda _count: Bernoulli(),
+}
 _RESTRICTED = ("inducing", "eigenvectors")  # forms of inference that can learn step by step
 _NODES_AT_ONCE = 4096
 
@@ -233,9 +237,8 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             likelihood = copy.deepcopy(self.likelihood)
             received = f"{count} classes and a likelihood of {likelihood.n_classes}"
         else:
-            check_choice("likelihood", self.likelihood, _LIKELIHOODS, KernelError)
-            made = {"softmax": Softmax, "robustmax": RobustMax}.get(self.likelihood)
-            likelihood = Bernoulli() if made is None else made(count)
+            check_choice("likelihood", self.likelihood, tuple(_LIKELIHOODS), KernelError)
+            likelihood = _LIKELIHOODS[self.likelihood](count)
             received = f"{count} classes"
         if likelihood.n_classes != count:
             rule = f"must hold labels of {likelihood.n_classes} classes for likelihood={self.likelihood!r}"

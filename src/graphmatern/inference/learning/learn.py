@@ -190,7 +190,7 @@ def _search_candidate(
             if problem.search.optimizer is not None and coordinates:
                 start, *others = _ranked_starts(penalised, start, engine, problem, objective.start)
             if objective.information is not None:
-                hessian = _with_priors_curvature(objective.information, coordinates)
+                hessian = _with_priors_curvature(objective, coordinates)
         # With the curvature known, fewer steps lead as near.
         enough = to_gain if to_gain is not None else objective.to_gain if hint is None else 2e-4
 
@@ -251,10 +251,15 @@ def _ranked_starts(penalised: Objective, own: Floats, engine: Engine, problem: P
     return [starts[k] for k in order] or [own]
 
 
-def _with_priors_curvature(hessian: Callable[[], Floats], coordinates: Sequence[Coordinate]) -> Callable[[], Floats]:
-    """Add to a guess of the likelihood's Hessian what the priors contribute."""
-    of_priors = np.diag([0.0 if one.prior is None else one.prior.curvature for one in coordinates])
-    return lambda: hessian() + of_priors
+def _with_priors_curvature(objective: Any, coordinates: Sequence[Coordinate]) -> Callable[[], Floats]:
+    """The Fisher information where an objective was last evaluated, and what the priors contribute there."""
+
+    def hessian() -> Floats:
+        pairs = zip(coordinates, objective.position, strict=True)
+        of_priors = [0.0 if one.prior is None else one.prior.curvature(float(x)) for one, x in pairs]
+        return np.asarray(objective.information() + np.diag(of_priors))
+
+    return hessian
 
 
 def search_minimum(

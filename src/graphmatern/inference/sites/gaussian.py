@@ -89,6 +89,12 @@ class GaussianObjective:
         return value, np.append(gradient, [in_noise] * len(self._raw))
 
     @property
+    def position(self) -> Floats:
+        """Where the objective was last evaluated; shape (n_coordinates,)."""
+        assert self._latest is not None
+        return self._latest[0]
+
+    @property
     def information(self) -> Callable[[], Floats] | None:
         """Fisher information where the objective was last evaluated, which stands for the Hessian; None if unknown."""
         return self._information if self._engine.has_information else None
