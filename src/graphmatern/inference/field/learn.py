@@ -18,9 +18,15 @@ from graphmatern.inference.field.posterior import FieldPosterior
 from graphmatern.inference.field.time_kernel import TimeKernel
 from graphmatern.inference.learning.learn import search_minimum
 from graphmatern.inference.learning.optimize import curvature
-from graphmatern.inference.learning.parameters import Coordinate, PriorsAndBounds, free_parameters, with_priors
+from graphmatern.inference.learning.parameters import (
+    START_LENGTHSCALES,
+    Coordinate,
+    PriorsAndBounds,
+    free_parameters,
+    with_priors,
+)
 from graphmatern.inference.learning.problem import Fit, Search
-from graphmatern.inference.spectral.engine import START_LENGTHSCALES, eigenpairs_used, typical_starts
+from graphmatern.inference.spectral.engine import eigenpairs_used, typical_starts
 from graphmatern.kernels import Matern
 from graphmatern.likelihoods import Gaussian
 

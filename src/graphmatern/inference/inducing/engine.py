@@ -9,14 +9,9 @@ import numpy as np
 
 from graphmatern.inference.inducing.features import NodeFeatures, spread_out_nodes
 from graphmatern.inference.inducing.process import FeatureProcess
-from graphmatern.inference.learning.parameters import free_parameters, move_parameters
+from graphmatern.inference.learning.parameters import START_LENGTHSCALES, free_parameters, move_parameters
 from graphmatern.inference.process import Engine
-from graphmatern.inference.spectral.engine import (
-    START_LENGTHSCALES,
-    eigenpairs_used,
-    starting_kernel,
-    typical_starts,
-)
+from graphmatern.inference.spectral.engine import eigenpairs_used, starting_kernel, typical_starts
 from graphmatern.kernels import Matern
 
 if TYPE_CHECKING:

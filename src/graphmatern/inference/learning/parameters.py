@@ -21,8 +21,18 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Objective = Callable[[Floats], tuple[float, Floats]]
 
-__all__ = ["Coordinate", "LogNormal", "PriorsAndBounds", "free_parameters", "move_parameters", "with_priors"]
+__all__ = [
+    "START_LENGTHSCALES",
+    "Coordinate",
+    "LogNormal",
+    "PriorsAndBounds",
+    "free_parameters",
+    "move_parameters",
+    "with_priors",
+]
 
+#: Lengthscales that suit many data sets, from which searches begin.
+START_LENGTHSCALES = (2.0, 8.0, 32.0)
 # Default bounds, by the last word of a parameter's label.
 _BOUNDS = {
     "nu": (0.05, 100.0),

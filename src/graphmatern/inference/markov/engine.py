@@ -15,7 +15,7 @@ import numpy as np
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError, ResourceError
-from graphmatern.inference.learning.parameters import Coordinate
+from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
 from graphmatern.inference.markov.precision import markov_precision
 from graphmatern.inference.markov.process import MarkovProcess, Workspace
 from graphmatern.inference.process import Engine
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MarkovEngine", "smoothnesses"]
 
-START_LENGTHSCALES = (2.0, 8.0, 32.0)
 _OPEN_SECONDS = 5.0  # of one factorisation, for smoothnesses that are only tried
 _OPERATIONS_PER_SECOND = 3e10
 _LOG_RANGE = 30.0  # of the amplitude, either way; the variance has bounds of its own

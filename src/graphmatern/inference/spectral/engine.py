@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from graphmatern.graph import largest_eigenvalue_bound
-from graphmatern.inference.learning.parameters import free_parameters, move_parameters
+from graphmatern.inference.learning.parameters import START_LENGTHSCALES, free_parameters, move_parameters
 from graphmatern.inference.process import Engine
 from graphmatern.inference.spectral.process import GroupBasis, SpectralProcess
 from graphmatern.kernels import Matern, hold_variance
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DENSE_NODES",
-    "START_LENGTHSCALES",
     "SpectralEngine",
     "eigenpairs_used",
     "starting_kernel",
@@ -37,7 +36,6 @@ __all__ = [
 ]
 
 DENSE_NODES = 3000  # up to here all eigenpairs are cheap
-START_LENGTHSCALES = (2.0, 8.0, 32.0)  # that suit many data sets
 _DEFAULT_EIGENPAIRS = 500
 _CROWDED = 25  # edges per node
 _STEP = 1e-4  # for derivatives of the weights in the parameters, where some digits are enough
