@@ -82,11 +82,7 @@ class CovarianceConditioned(Conditioned):
             self._condition_covariance(covariance)
         else:
             self._covariance = None
-            self._condition_features(self._root(covariance))
-
-    def _root(self, covariance: Floats) -> Floats:
-        """R with R Rᵀ = K."""
-        return root_of(covariance)
+            self._condition_features(root_of(covariance))
 
     def _condition_features(self, features: Floats) -> None:
         factor = cholesky_or_raise(precision_of_features(features, self.precision))

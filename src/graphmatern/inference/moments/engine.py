@@ -232,11 +232,6 @@ class MomentsEngine(Engine):
         traces, _ = self._operator.traces(self._degree or _FIRST_DEGREE)
         return float(traces @ (coefficients_from_values(len(values) - 1) @ values)) / self._problem.graph.n_nodes
 
-    @property
-    def matrix_size(self) -> int:
-        """Rows of the largest dense matrix that is factorised often."""
-        return max(len(group.nodes) for group in self.groups)
-
     def report(self, position: Floats) -> dict[str, Any]:
         """Degree, truncation error, and the relative standard error of the variance, an average over nodes."""
         move_parameters(self._raw, position)
