@@ -250,6 +250,8 @@ class Engine(ABC):
     to_gain: ClassVar[float] = 1e-6
     #: Whether `Conditioned.information` is there to guide a search.
     has_information: ClassVar[bool] = False
+    #: Whether q is restricted, so that some prior variance stays out of the sites' reach.
+    restricts: ClassVar[bool] = False
     #: Whether a fit to part of a large graph should come first.
     rehearses: ClassVar[bool] = False
 

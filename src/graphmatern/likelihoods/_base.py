@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from functools import cache
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from functools import cache, partial
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -18,6 +18,8 @@ from graphmatern._parameters import Parameterized
 from graphmatern.errors import LikelihoodError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from graphmatern._validation import FaultList
@@ -36,12 +38,12 @@ def gauss_hermite(n_points: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Expectation(NamedTuple):
-    """Expected log-likelihoods and their derivatives in the marginals of q; without gradients.
+    """Expected log-likelihoods, or logarithms of expected likelihoods, and their derivatives; without gradients.
 
     Attributes
     ----------
     value : Tensor, shape (n,)
-        E log p(y | f).
+        E log p(y | f), or log E p(y | f).
     in_mean, in_variance : Tensor, shape (n_latents, n)
         Its derivatives.
     """
@@ -75,6 +77,10 @@ class Likelihood(Parameterized, ABC):
     gaussian: ClassVar[bool] = False
     #: Whether log p(y | f) is concave in f: then the ELBO has one optimum, whose sites are not negative.
     log_concave: ClassVar[bool] = True
+    #: How sites are fitted: "bound" maximises the evidence lower bound (variational inference), "moments" matches the
+    #: moments that each observation alone would give (expectation propagation), which is as good where p(y | f) has one
+    #: mode and light tails, and better elsewhere; "classes" does so with the correlation between classes kept.
+    approximation: ClassVar[Literal["bound", "moments", "classes"]] = "bound"
     _default_points: ClassVar[int] = 32
 
     def __init__(self, *, fixed: tuple[str, ...] = (), n_points: int | None = None, **values: float) -> None:
@@ -164,8 +170,7 @@ class Likelihood(Parameterized, ABC):
         -------
         Tensor, shape (n,)
         """
-        log_weights = torch.log(self._weights)[:, None]
-        return torch.logsumexp(log_weights + self.log_prob(y, self._quadrature(mean, variance)), dim=0)
+        return self.marginal_log_power(y, mean, variance, 1.0)
 
     def _entries_per_observation(self) -> int:
         """Entries per observation of the largest array `expected_log_prob` forms."""
@@ -185,13 +190,34 @@ class Likelihood(Parameterized, ABC):
         -------
         Expectation
         """
+        return self._with_derivatives(self.expected_log_prob, y, mean, variance)
+
+    def marginal_log_power(
+        self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, power: float
+    ) -> torch.Tensor:
+        """Log E p(y | f)^power, by quadrature over one latent process; shapes as in `predictive_log_prob`."""
+        log_weights = torch.log(self._weights)[:, None]
+        return torch.logsumexp(log_weights + power * self.log_prob(y, self._quadrature(mean, variance)), dim=0)
+
+    def marginal(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, power: float) -> Expectation:
+        """Log E p(y | f)^power and its derivatives; shapes as in `expectation`."""
+        return self._with_derivatives(partial(self.marginal_log_power, power=power), y, mean, variance)
+
+    def _with_derivatives(
+        self,
+        function: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
+        y: torch.Tensor,
+        mean: torch.Tensor,
+        variance: torch.Tensor,
+    ) -> Expectation:
+        """Values and derivatives of a function of y, mean and variance, a block of observations at a time."""
         size = max(1, entries_at_once // self._entries_per_observation())
         blocks = []
         for start in range(0, max(1, len(y)), size):
             part = slice(start, start + size)
             m, v = (x[:, part].detach().clone().requires_grad_() for x in (mean, variance))
             with torch.enable_grad():
-                value = self.expected_log_prob(y[part], m, v)
+                value = function(y[part], m, v)
                 derivatives = torch.autograd.grad(value.sum(), (m, v))
             blocks.append((value.detach(), *derivatives))
         values, in_mean, in_variance = (torch.cat(parts, dim=-1) for parts in zip(*blocks, strict=True))

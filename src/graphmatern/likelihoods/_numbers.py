@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -25,6 +25,8 @@ __all__ = ["Counts", "Gaussian", "NegativeBinomial", "Numeric", "Poisson", "Stud
 
 _LARGEST_EXPONENT = 100.0
 _LOG_TWO_PI = math.log(2.0 * math.pi)
+_LARGEST_GRID = 1000  # nodes of the trapezoidal rule over the scales of a mixture
+_NEARLY_GAUSSIAN = 1e4  # degrees of freedom, beyond which the difference is not worth a finer grid
 above_two = Domain(
     "must be above 2, so that there is a variance, and at most 1e100",
     lambda value: 2.0 < value <= 1e100,
@@ -143,10 +145,14 @@ class Gaussian(Numeric):
         """Mean and variance of a new observation."""
         return mean[0], variance[0] + self.noise
 
-    def predictive_log_prob(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
-        """In closed form; see `Likelihood.predictive_log_prob`."""
-        spread = variance[0] + self.noise
-        return -0.5 * (_LOG_TWO_PI + torch.log(spread) + (y - mean[0]) ** 2 / spread)
+    def marginal_log_power(
+        self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, power: float
+    ) -> torch.Tensor:
+        """In closed form; see `Likelihood.marginal_log_power`."""
+        noise = self.noise / power
+        constant = 0.5 * torch.log(noise) - 0.5 * power * (_LOG_TWO_PI + torch.log(self.noise))
+        spread = variance[0] + noise
+        return constant - 0.5 * (torch.log(spread) + (y - mean[0]) ** 2 / spread)
 
     def observation_quantile(self, level: float, mean: Floats, variance: Floats) -> Floats:
         """In closed form; see `Numeric.observation_quantile`."""
@@ -181,22 +187,39 @@ class StudentT(Numeric):
     scale = Parameter(positive)
     df = Parameter(above_two)
     log_concave: ClassVar[bool] = False
+    approximation: ClassVar[Literal["bound", "moments", "classes"]] = "moments"
 
     def __init__(self, scale: float = 0.3, df: float = 4.0, fixed: tuple[str, ...] = ()) -> None:
         super().__init__(scale=scale, df=df, fixed=fixed)
 
     def log_prob(self, y: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
         """Log density of the t distribution; see `Likelihood.log_prob`."""
-        df = self.df
-        half = 0.5 * (df + 1.0)
-        constant = torch.lgamma(half) - torch.lgamma(0.5 * df) - 0.5 * (torch.log(df) + math.log(math.pi))
         squared = ((y - f[..., 0, :]) / self.scale) ** 2
-        return constant - torch.log(self.scale) - half * torch.log1p(squared / df)
+        return _t_constant(self.df, self.scale**2) - 0.5 * (self.df + 1.0) * torch.log1p(squared / self.df)
 
     def starting_sites(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """As if the noise were Gaussian, of the same variance."""
         noise = self.scale.detach() ** 2 * self.df.detach() / (self.df.detach() - 2.0)
         return y[None], (torch.ones_like(y) / noise)[None]
+
+    def _entries_per_observation(self) -> int:
+        return _LARGEST_GRID
+
+    def marginal_log_power(
+        self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, power: float
+    ) -> torch.Tensor:
+        """As a mixture over the precision of the noise; see `Likelihood.marginal_log_power`.
+
+        A power of a t density is another, but for a constant. With w ~ Gamma(df / 2, df / 2) the noise is
+        N(0, scale² / w), so f is integrated out in closed form, and the integral over log w is smooth, however narrow
+        the noise is beside f and however far off y lies.
+        """
+        if power == 1.0:
+            return _t_and_gaussian(y - mean[0], variance[0], self.scale**2, self.df)
+        df = power * (self.df + 1.0) - 1.0
+        squared_scale = self.scale**2 * self.df / df
+        constant = power * _t_constant(self.df, self.scale**2) - _t_constant(df, squared_scale)
+        return constant + _t_and_gaussian(y - mean[0], variance[0], squared_scale, df)
 
     def observation_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and variance of a new observation."""
@@ -205,6 +228,42 @@ class StudentT(Numeric):
     def given(self, f: Floats) -> Any:
         """The t distribution around f."""
         return stats.t(self.df.item(), f, self.scale.item())
+
+
+def _t_constant(df: torch.Tensor, squared_scale: torch.Tensor) -> torch.Tensor:
+    """Log density of a t distribution at its centre."""
+    return torch.lgamma(0.5 * (df + 1.0)) - torch.lgamma(0.5 * df) - 0.5 * torch.log(math.pi * df * squared_scale)
+
+
+def _t_and_gaussian(
+    away: torch.Tensor, variance: torch.Tensor, squared_scale: torch.Tensor, df: torch.Tensor
+) -> torch.Tensor:
+    """Log density of the sum of a t and a Gaussian variable; shape (n,).
+
+    Parameters
+    ----------
+    away, variance : Tensor, shape (n,)
+        Where, and variance of the Gaussian one.
+    squared_scale, df : Tensor
+        Of the t distribution.
+    """
+    df = df.clamp_max(_NEARLY_GAUSSIAN)
+    squared = away**2
+    with torch.no_grad():
+        # Gamma's density of log w falls by e^(−40) within this of its peak at 0; an outlier adds a peak at
+        # w = df / (df + away² / scale²).
+        reach = 80.0 / df + torch.sqrt(160.0 / df)
+        low, high = -torch.log1p(squared / (squared_scale * df)) - reach, torch.log1p(reach)
+        step = 0.35 * torch.sqrt(2.0 / (df + 1.0))  # of the width of a peak
+        widest = (high - low).max().item() if len(away) else 1.0
+        count = int(min(_LARGEST_GRID, math.ceil(widest / step.item()) + 1))
+        u = low + (high - low) * torch.linspace(0.0, 1.0, count, dtype=torch.float64)[:, None]
+    # Logarithm of Gamma's density of log w: its constant and its peak together, as both are large where df is.
+    half = 0.5 * df
+    log_density = half * torch.log(half) - half - torch.lgamma(half) + half * (u - torch.expm1(u))
+    spread = variance + squared_scale * torch.exp(-u)
+    inner = log_density - 0.5 * (_LOG_TWO_PI + torch.log(spread) + squared / spread)
+    return torch.logsumexp(inner, dim=0) + torch.log((high - low) / (count - 1))
 
 
 class Counts(Numeric):

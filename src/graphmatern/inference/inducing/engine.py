@@ -46,6 +46,7 @@ class InducingEngine(Engine):
     """
 
     name: ClassVar[str] = "inducing"
+    restricts: ClassVar[bool] = True
 
     def __init__(self, problem: Problem, groups: list[Group]) -> None:
         self.groups = groups

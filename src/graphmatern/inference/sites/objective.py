@@ -1,7 +1,8 @@
-"""Any likelihood: parameters learned by the converged ELBO of the sites.
+"""Any likelihood: parameters learned by what the converged sites make of the log evidence.
 
-At the optimum over the sites the ELBO changes with a parameter as if q were fixed (envelope theorem), so its gradient
-costs no more than that of a Gaussian marginal likelihood.
+Where the sites are at rest, the evidence lower bound and the evidence of expectation propagation alike change with a
+parameter as if the sites were fixed (envelope theorem), so their gradient costs no more than that of a Gaussian
+marginal likelihood.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import torch
 from graphmatern.inference.learning.parameters import free_parameters, move_parameters
 from graphmatern.inference.posterior import Part, Posterior
 from graphmatern.inference.sites.marginals import LatentField, Sites
-from graphmatern.inference.sites.updates import SiteLikelihood, evaluate_sites, fit_sites
+from graphmatern.inference.sites.matching import MomentMatching
+from graphmatern.inference.sites.updates import BoundMaximisation, SiteLikelihood
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from graphmatern.inference.learning.problem import Problem
     from graphmatern.inference.observations import Group
     from graphmatern.inference.process import Engine
+    from graphmatern.inference.sites.matching import MatchedState
     from graphmatern.inference.sites.updates import SiteState
 
     Floats = NDArray[np.float64]
@@ -41,7 +44,7 @@ _FRESH_GAIN = 1e-4  # of the ELBO, by which fresh sites must be better
 
 
 class SiteObjective:
-    """Negative ELBO at the best sites, as a function of the engine's coordinates and the likelihood's parameters.
+    """Negative log evidence by the best sites, as a function of coordinates of the engine and of the likelihood.
 
     The search for the sites begins from the best found so far.
 
@@ -66,9 +69,13 @@ class SiteObjective:
         self._observed = SiteLikelihood(y, self.likelihood, np.concatenate([group.offset for group in groups]))
         self._raw, self.coordinates, self.start = free_parameters(self.likelihood, problem.rules)
         self.to_gain, _ = _WHILE_MOVING[self.likelihood.log_concave]
-        self._state: SiteState | None = None
+        # A restricted q leaves part of the prior out of reach, which only the bound accounts for.
+        matches = self.likelihood.approximation == "moments" and not engine.restricts
+        self._approximation = MomentMatching() if matches else BoundMaximisation()
+        self._state: SiteState | MatchedState | None = None
         self._at: Floats | None = None  # where the sites are exact
         self._begin, self._best = None if sites is None else Sites(*sites), -np.inf
+        self._changed = False  # whether the approximation changed during the search
         self._final = False  # while the parameters move, the sites need not be exact
 
     @staticmethod
@@ -93,7 +100,7 @@ class SiteObjective:
     def __call__(self, theta: Floats) -> tuple[float, Floats]:
         """Value and gradient."""
         latent = self._field(theta)
-        state = fit_sites(
+        state = self._approximation.fit(
             latent,
             self._observed,
             self._begin,
@@ -102,21 +109,24 @@ class SiteObjective:
             compared_with=None if self._final or self._best == -np.inf else self._best,
         )
         self._state, self._at = state, theta.copy() if self._final else None
-        if state.elbo > self._best:
-            self._best, self._begin = state.elbo, state.sites
+        if self._approximation.changed:  # what was found before is no longer comparable
+            self._best, self._changed, self._approximation.changed = -np.inf, True, False
+        if state.evidence > self._best:
+            self._best, self._begin = state.evidence, state.sites
         in_likelihood = []
         if self._raw:
-            variance = torch.from_numpy(state.marginals.variance)
-            mean = self._observed.latent_mean(state.marginals)
-            value = self.likelihood.expected_log_prob(self._observed.y, mean, variance)
-            in_likelihood = [-one.item() for one in torch.autograd.grad(value.sum(), self._raw)]
-        return -state.elbo, np.concatenate([latent.gradient(state.sites, state.marginals), in_likelihood])
+            found = torch.autograd.grad(state.log_likelihood(self._observed), self._raw)
+            in_likelihood = [-one.item() for one in found]
+        return -state.evidence, np.concatenate([state.gradient(latent), in_likelihood])
 
     def begin_afresh(self, optimum: Optimum, objective: Objective) -> bool:
-        """Whether fresh sites do clearly better at an optimum; if so, the search should go on with them.
+        """Whether the search should go on: because fresh sites do clearly better, or the approximation has changed.
 
-        The ELBO of a likelihood that is not log-concave has several maxima over the sites, and the way there decides.
+        A likelihood that is not log-concave has several optima over the sites, and the way there decides.
         """
+        if self._changed:
+            self._changed = False
+            return True
         if self.likelihood.log_concave:
             return False
         kept, self._begin = self._begin, None
@@ -134,7 +144,7 @@ class SiteObjective:
         """Take the sites as they were given: those of an earlier fit at these parameters."""
         assert self._begin is not None
         self._final = True
-        state = evaluate_sites(self._field(theta), self._observed, self._begin)
+        state = self._approximation.evaluate(self._field(theta), self._observed, self._begin)
         self._state, self._at = replace(state, converged=True), theta.copy()
 
     @property
@@ -155,6 +165,7 @@ class SiteObjective:
     def posterior(self, theta: Floats) -> Posterior:
         """Return the processes given the observations at some parameters."""
         self._final = True
+        self._approximation.warn_of_fallback()
         if self._at is None or not np.array_equal(self._at, theta):
             self(theta)
         assert self._state is not None

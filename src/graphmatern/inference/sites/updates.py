@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["SiteLikelihood", "SiteState", "evaluate_sites", "fit_sites"]
+__all__ = [
+    "BoundMaximisation",
+    "Extrapolation",
+    "SiteLikelihood",
+    "SiteState",
+    "evaluate_sites",
+    "fit_sites",
+    "residual_of",
+]
 
 _SMALLEST_STEP = 2.0**-16
 _APPROACH, _APPROACH_SHARE = 10, 0.3  # updates of a careful beginning, and how far each goes
@@ -102,10 +110,41 @@ class SiteState:
     n_clipped: int = 0
     history: list[float] = field(default_factory=list)
 
+    @property
+    def evidence(self) -> float:
+        """What stands for the log evidence."""
+        return self.elbo
+
+    def log_likelihood(self, observed: SiteLikelihood) -> torch.Tensor:
+        """What the ELBO owes to the likelihood and its parameters, differentiable in these."""
+        mean, variance = observed.latent_mean(self.marginals), torch.from_numpy(self.marginals.variance)
+        return observed.likelihood.expected_log_prob(observed.y, mean, variance).sum()
+
+    def gradient(self, latent: LatentField) -> Floats:
+        """Derivative of the negative ELBO in the engine's coordinates, at the optimum over the sites."""
+        return latent.gradient(self.sites, self.marginals)
+
     def target(self) -> Sites:
         """Where the natural gradient points: sites that match the expectations under the present q."""
         second = -2.0 * self.expectation.in_variance.numpy()
         return Sites(self.expectation.in_mean.numpy() + second * self.marginals.mean, second)
+
+
+class BoundMaximisation:
+    """The approximation that maximises the evidence lower bound; see `fit_sites`."""
+
+    changed = False  # nothing else is ever resorted to
+
+    def fit(self, latent: LatentField, observed: SiteLikelihood, start: Sites | None, **options: Any) -> SiteState:
+        """Find the best sites."""
+        return fit_sites(latent, observed, start, **options)
+
+    def evaluate(self, latent: LatentField, observed: SiteLikelihood, sites: Sites) -> SiteState:
+        """Take sites as they are."""
+        return evaluate_sites(latent, observed, sites)
+
+    def warn_of_fallback(self) -> None:
+        """Nothing to warn of."""
 
 
 def evaluate_sites(latent: LatentField, observed: SiteLikelihood, sites: Sites) -> SiteState:
@@ -211,11 +250,11 @@ def _climb(
     compared_with: float | None,
 ) -> SiteState:
     """Update the sites of a state until nothing is gained; see `fit_sites`."""
-    memory = _Memory()
+    memory = Extrapolation()
     history, clipped, share, converged = [state.elbo], 0, 1.0, False
     for _ in range(max_iterations):
         target = state.target()
-        residual = _residual(state, target)
+        residual = residual_of(state.sites, target, state.marginals)
         # From a start without sites the ELBO of counts may be -1e44: relative to that, anything would be converged.
         scale = 1.0 + min(abs(state.elbo), 1e3 * len(residual))
         enough = (
@@ -231,7 +270,7 @@ def _climb(
         found = None if guess is None else _try(latent, observed, guess, above=state.elbo)
         if found is None:
             if guess is not None:
-                memory = _Memory()
+                memory = Extrapolation()
             stepped = _ascend(latent, observed, state, target, share)
             if stepped is None and gain <= _ROUNDING * scale:
                 converged, clipped = True, 0
@@ -250,17 +289,17 @@ def _climb(
     )
 
 
-def _residual(state: SiteState, target: Sites) -> Floats:
+def residual_of(sites: Sites, target: Sites, marginals: Marginals) -> Floats:
     """How far the sites are from their targets; half its square is about what a full step gains; (2 n_latents n,).
 
     The metric is Fisher's for each marginal: a site moves its mean by v (η₁ − η₂ m) and its log-variance by v η₂.
     """
-    m, v = state.marginals.mean, state.marginals.variance
-    first, second = (its - own for own, its in zip(state.sites, target, strict=True))
+    m, v = marginals.mean, marginals.variance
+    first, second = (its - own for own, its in zip(sites, target, strict=True))
     return np.concatenate([(np.sqrt(v) * (first - second * m)).ravel(), (np.sqrt(0.5) * v * second).ravel()])
 
 
-class _Memory:
+class Extrapolation:
     """The last few sites and residuals, for extrapolation (Anderson 1965)."""
 
     def __init__(self, size: int = 20) -> None:
