@@ -255,3 +255,33 @@ def test_intervals_under_gaussian_noise_are_exact(noise: float) -> None:
     mean, variance = (one[0] for one in model.posterior_.moments(places, observation=True))
     expected = -0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance)
     np.testing.assert_allclose(model.posterior_.log_density(places, y), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["spectral", "markov", "moments"])
+def test_one_gross_outlier_does_no_harm(engine: Any) -> None:
+    """1000 among 90 values of standard deviation 0.7 changes neither the units nor the predictions."""
+    rng = np.random.default_rng(2)
+    truth = 0.7 * LATENT / LATENT.std()
+    nodes = rng.choice(CITY.n_nodes, 90, replace=False)
+    y = truth[nodes] + 0.1 * rng.standard_normal(90)
+    spoilt = y.copy()
+    spoilt[7] = 1000.0
+    clean, gross = (
+        gm.GraphGPRegressor(CITY, KERNEL, likelihood="student_t", engine=engine).fit(CITY.nodes[nodes], values)
+        for values in (y, spoilt)
+    )
+    assert gross.y_mean_ == pytest.approx(clean.y_mean_, abs=0.1)
+    assert gross.y_scale_ == pytest.approx(clean.y_scale_, rel=0.1)
+    (mean, std), other = gross.predict(return_std=True), clean.predict()
+    others = np.setdiff1d(np.arange(CITY.n_nodes), nodes[7])
+    assert np.sqrt(np.mean((mean - other)[others] ** 2)) < 0.1
+    assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.6
+    assert std.max() < 2.0
+    assert "approximate log evidence" in gross.summary()
+
+
+def test_robust_units_where_most_values_are_alike() -> None:
+    model = gm.GraphGPRegressor(CITY, KERNEL, likelihood="student_t", optimizer=None)
+    model.fit(CITY.nodes[:9], [2.0] * 6 + [1.0, 5.0, 3.0])
+    assert model.y_mean_ == 2.0
+    assert model.y_scale_ == pytest.approx(np.std([2.0] * 6 + [1.0, 5.0, 3.0]))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GraphEstimator", "normalisation", "reached_by"]
 
+_GAUSSIAN_MAD = 1.4826  # standard deviation of Gaussian numbers, relative to their median distance from the median
 _LOST_SHARE = 0.1  # of the prior variance: with more of it lost, intervals are visibly too narrow
 
 
@@ -164,16 +165,29 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         return f"<pre>{html.escape(text)}</pre>"
 
 
-def normalisation(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Mean and standard deviation of some numbers; where they are all alike, that number and its size."""
+def normalisation(values: NDArray[np.float64], *, robust: bool = False) -> tuple[float, float]:
+    """Mean and standard deviation of some numbers; where they are all alike, that number and its size.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n,)
+        The numbers.
+    robust : bool
+        Whether outliers are expected: then the median, and the standard deviation of Gaussian numbers with the same
+        median distance from it.
+    """
     # In units of a power of two next to the largest value: their squares neither overflow nor vanish.
     unit = int(np.frexp(np.abs(values).max())[1])
     moderate = np.ldexp(values, -unit)
-    spread = float(moderate.std())
+    middle, spread = float(moderate.mean()), float(moderate.std())
     if spread <= 1e-12:
         middle = float(np.median(values))
         return middle, abs(middle) or 1.0
-    return float(np.ldexp(moderate.mean(), unit)), float(np.ldexp(spread, unit))
+    if robust:
+        middle = float(np.median(moderate))
+        away = _GAUSSIAN_MAD * float(np.median(np.abs(moderate - middle)))
+        spread = away or spread  # more than half may be alike
+    return float(np.ldexp(middle, unit)), float(np.ldexp(spread, unit))
 
 
 def reached_by(graph: Graph, nodes: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -75,14 +75,14 @@ class GraphGPRegressor(RegressionResults):
         Values at every node that enter the mean linearly, with coefficients that are integrated out and that replicates
         share (`coefficients_`): a table indexed by node name, or an array in the order of the nodes.
     normalize_y : bool
-        Whether to subtract the mean of y and divide by its standard deviation before all else; counts are left as
-        they are.
+        Whether to subtract the mean of y and divide by its standard deviation before all else, or by robust versions
+        of these (the median, and the median distance from it) where outliers are expected; counts are left as they are.
     likelihood : {"gaussian", "student_t", "poisson", "negative_binomial"} or likelihood
         How observations depend on the process: with Gaussian noise, with outliers, or as counts whose rate is e^f. A
-        likelihood object (`graphmatern.likelihoods`) sets starting values and holds parameters. All but Gaussian
-        noise are fitted by variational inference, and predictions are those of the response: the rate of a count of
-        exposure 1. Coefficients of the mean have a flat prior with Gaussian noise, else a normal one of standard
-        deviation 10 in units of f.
+        likelihood object (`graphmatern.likelihoods`) sets starting values and holds parameters. Counts are fitted by
+        variational inference, noise with outliers by expectation propagation, which knows that an outlier may be none;
+        predictions are those of the response: the rate of a count of exposure 1. Coefficients of the mean have a flat
+        prior with Gaussian noise, else a normal one of standard deviation 10 in units of f.
     <optimizer>
     <max_iterations>
     <learning_rate>
@@ -100,7 +100,8 @@ class GraphGPRegressor(RegressionResults):
     noise_ : float
         Learned noise variance, in normalised units; relative to the known variances where those are given.
     log_marginal_likelihood_ : float
-        Of the normalised values, the constant included; unless the noise is Gaussian, the evidence lower bound.
+        Of the normalised values, the constant included: exact where the noise is Gaussian, expectation propagation's
+        approximation where it has outliers, and the evidence lower bound of counts.
     likelihood_ : Likelihood
         Likelihood with the learned parameters, in normalised units.
     engine_ : str
@@ -279,7 +280,9 @@ class GraphGPRegressor(RegressionResults):
         """Mean and scale of the values, and a level around which the constant mean of counts is expected."""
         observed = ~np.isnan(data.y)
         if not isinstance(likelihood, Counts):
-            return normalisation(data.y[observed]) if self.normalize_y else (0.0, 1.0), 0.0
+            if not self.normalize_y:
+                return (0.0, 1.0), 0.0
+            return normalisation(data.y[observed], robust=likelihood.expects_outliers), 0.0
         exposure = np.ones(len(data.y)) if data.exposure is None else data.exposure
         total = float((observed * exposure[:, None]).sum())
         rate = (float(data.y[observed].sum()) + 0.5) / total
@@ -426,7 +429,9 @@ class GraphGPRegressor(RegressionResults):
             spread = f"noise     {self.noise_:.4g} (standard deviation {noise:.4g} in the units of y)"
             evidence = "log marginal likelihood"
         else:
-            spread, evidence = f"likelihood {self.likelihood_!r}", "evidence lower bound"
+            spread = f"likelihood {self.likelihood_!r}"
+            matched = self.likelihood_.approximation == "moments"
+            evidence = "approximate log evidence" if matched else "evidence lower bound"
         lines = [
             f"{int((~np.isnan(self._data.y)).sum()):,} observations on {self.graph!r}",
             f"engine    {self.engine_} ({self.engine_reason_})",

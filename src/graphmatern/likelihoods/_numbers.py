@@ -44,6 +44,9 @@ def _exp(x: torch.Tensor) -> torch.Tensor:
 class Numeric(Likelihood):
     """A likelihood of numbers, with one latent process f and a response g(f), the mean of y given f."""
 
+    #: Whether some observations may be far off, so that mean and standard deviation say little about the rest.
+    expects_outliers: ClassVar[bool] = False
+
     def response_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and variance of the response g(f); by default f itself.
 
@@ -187,6 +190,7 @@ class StudentT(Numeric):
     scale = Parameter(positive)
     df = Parameter(above_two)
     log_concave: ClassVar[bool] = False
+    expects_outliers: ClassVar[bool] = True
     approximation: ClassVar[Literal["bound", "moments", "classes"]] = "moments"
 
     def __init__(self, scale: float = 0.3, df: float = 4.0, fixed: tuple[str, ...] = ()) -> None:

@@ -7,6 +7,7 @@ has information A = τI + HᵀηD; then the means are m + D b̂ and the variance
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -70,10 +71,16 @@ class LatentField:
     """
 
     def __init__(self, process: Process, groups: list[Group], effect_precision: float) -> None:
-        self._process, self._groups, self._precision = process, groups, effect_precision
+        self.process, self._groups, self._precision = process, groups, effect_precision
         ends = np.cumsum([len(group.nodes) for group in groups])
         self._parts = [slice(end - len(group.nodes), end) for group, end in zip(groups, ends, strict=True)]
         self._n_effects = groups[0].design.shape[1]
+
+    @cached_property
+    def prior_variance(self) -> Floats:
+        """Variances of η(x) before the data; shape (n,)."""
+        nothing = np.zeros((1, self._parts[-1].stop))
+        return np.asarray(self.marginals(Sites(nothing, nothing)).variance[0])
 
     def marginals(self, sites: Sites) -> Marginals:
         """Marginals of q.
@@ -91,7 +98,7 @@ class LatentField:
             sensitivity = np.empty((len(first), self._n_effects))
             for k, (group, part) in enumerate(zip(self._groups, self._parts, strict=True)):
                 eta = second[part]
-                conditioned = self._process.condition(k, eta)
+                conditioned = self.process.condition(k, eta)
                 solution = conditioned.solve(self._potentials(group, first[part], eta))
                 mean[c, part], sensitivity[part] = solution.mean[:, 0], group.design - solution.mean[:, 1:]
                 variance[c, part], unexplained[part] = conditioned.variance(), conditioned.unexplained()
@@ -117,7 +124,7 @@ class LatentField:
                 mean = sum(g.design.T @ alpha[part] for g, part in zip(self._groups, self._parts, strict=True))
                 weights = form_weights(np.asarray(mean) / self._precision, marginals.effects[c], 1)
             for k, (group, part) in enumerate(zip(self._groups, self._parts, strict=True)):
-                conditioned = self._process.condition(k, second[part])
+                conditioned = self.process.condition(k, second[part])
                 solution = conditioned.solve(self._potentials(group, first[part], second[part]))
                 total = total + conditioned.gradient(solution, weights)
         return np.asarray(total)

@@ -11,8 +11,9 @@ Unlike the best Gaussian in the sense of the evidence lower bound, which settles
 too sure of it, q covers them all.
 
 With a power below 1 each site stands for that power of its likelihood, many times over (Minka 2004): cavities keep the
-rest of the site, the terms of the sum are divided by the power, and the limit 0 is the evidence lower bound. That gives
-away some accuracy for stability, where observations contradict each other.
+rest of the site, the terms of the sum are divided by the power, and the limit 0 is the evidence lower bound. Parameters
+are learned at 0.8, where updates converge that would not at 1, and whose evidence does not tempt the search to where
+every observation is half an outlier. Predictions are made at 1, wherever that has a fixed point nearby.
 
 Updates need not converge. They are damped, and extrapolated, where that brings them nearer to a fixed point; else a
 double loop takes over (Opper and Winther 2005): with the marginals held from which the cavities are taken, what stands
@@ -45,10 +46,14 @@ if TYPE_CHECKING:
 __all__ = ["MatchedState", "MomentMatching", "evaluate_matched", "match_moments"]
 
 _LEAST_LEFT = 1e-10  # share of the precision at an observation that its own site must leave to the others
+_MOST_VARIANCE = 100.0  # of a cavity, relative to the prior's: negative sites may raise it, but not as far as that
 _LEAST_VARIANCE = 1e-8  # of what an observation leaves, relative to the cavity's: less is rounding
-_SHARE, _LEAST_SHARE = 0.8, 2.0**-20  # of the way to their targets that sites go at once
-_POWERS = (1.0, 0.8, 0.5, 0.0)  # tried in turn
+_SHARES, _LEAST_SHARE = (0.8, 0.3), 2.0**-20  # of the way to their targets that sites go at once
+_CLEARLY = 0.8  # of the squared distance to a fixed point that may be left by an update
+_POWERS = (0.8, 0.5, 0.0)  # tried in turn
 _MOST_UPDATES = 80  # at one power
+_REFINED = 1e-12  # how exact the sites of predictions are; see `match_moments`
+_PATIENCE = 3  # parameters that a search may try in vain before the power is lowered
 _INNER = 10  # steps of the inner loop at most
 _SLACK = 1e-12  # by which rounding may raise what is minimised, relative to its size
 
@@ -104,7 +109,7 @@ class MatchedState:
 
 
 class MomentMatching:
-    """The approximation by expectation propagation, of the largest power whose updates come to rest.
+    """The approximation by expectation propagation, of the first power whose updates come to rest.
 
     Attributes
     ----------
@@ -116,24 +121,52 @@ class MomentMatching:
 
     def __init__(self) -> None:
         self.power, self.changed = _POWERS[0], False
+        self._failures = 0  # at this power, while there was somewhere to turn back to
 
     def fit(
         self,
         latent: LatentField,
         observed: SiteLikelihood,
         start: Sites | None,
+        *,
+        searching: bool = False,
         compared_with: float | None = None,
         **options: Any,
     ) -> MatchedState | SiteState:
-        """Find a fixed point; see `match_moments`."""
+        """Find a fixed point; see `match_moments`.
+
+        Raises
+        ------
+        NumericalError
+            Where there is none and one was ``searching`` from parameters that have one, the first few times: such a
+            search had better turn back.
+        """
         limited = options | {"max_iterations": min(_MOST_UPDATES, options.get("max_iterations", _MOST_UPDATES))}
         while self.power > 0.0:
             # Away from a fixed point the evidence says nothing: there is no comparing before the updates end.
             found = match_moments(latent, observed, start, power=self.power, **limited)
             if found.converged:
                 return found
+            self._failures += 1
+            if searching and self._failures <= _PATIENCE:
+                raise NumericalError(
+                    "the updates of expectation propagation do not come to rest. Likely cause: parameters under which "
+                    "observations contradict each other."
+                )
             self.power, self.changed = max(power for power in _POWERS if power < self.power), True
+            self._failures = 0
         return fit_sites(latent, observed, start, compared_with=compared_with, **options)
+
+    def refine(
+        self, latent: LatentField, observed: SiteLikelihood, state: MatchedState | SiteState
+    ) -> MatchedState | SiteState:
+        """The fixed point of full expectation propagation next to another, where it is found; else the other."""
+        with contextlib.suppress(NumericalError):
+            full = evaluate_matched(latent, observed, state.sites)
+            found = _iterate(latent, observed, full, _REFINED, _MOST_UPDATES)
+            if found.converged:
+                return found
+        return state
 
     def evaluate(self, latent: LatentField, observed: SiteLikelihood, sites: Sites) -> MatchedState | SiteState:
         """Take sites as they are."""
@@ -142,7 +175,7 @@ class MomentMatching:
         return evaluate_matched(latent, observed, sites, power=self.power)
 
     def warn_of_fallback(self) -> None:
-        """Warn where full expectation propagation did not come to rest."""
+        """Warn where the updates came to rest at a low power only."""
         if self.power < _POWERS[0]:
             what = f"power {self.power:g} of it was" if self.power else "variational inference was"
             warn(
@@ -185,7 +218,7 @@ def evaluate_matched(
     first, second = (power * one for one in sites)
     outer = marginals if held is None else held
     left = 1.0 - second * outer.variance
-    if not (left > _LEAST_LEFT).all():
+    if not ((left > _LEAST_LEFT) & (outer.variance < left * _MOST_VARIANCE * latent.prior_variance)).all():
         raise NumericalError("a site outweighs what the others leave. Likely cause: sites of other parameters.")
     own_mean, own_variance = (outer.mean - outer.variance * first) / left, outer.variance / left
     found = observed.likelihood.marginal(
@@ -270,7 +303,7 @@ def _size(state: MatchedState) -> float:
 
 
 def _enough(state: MatchedState, tolerance: float) -> float:
-    return tolerance * (1.0 + min(abs(state.evidence), 1e3 * state.distance.size))
+    return tolerance * (1.0 + min(abs(state.evidence), state.distance.size))
 
 
 def _iterate(
@@ -281,12 +314,13 @@ def _iterate(
     for count in range(max_iterations):
         size = _size(state)
         best = state if size < _size(best) else best
-        if size <= tolerance * (1.0 + min(abs(state.evidence), 1e3 * state.distance.size)):
+        if size <= tolerance * (1.0 + min(abs(state.evidence), state.distance.size)):
             return replace(state, converged=True, n_iterations=count)
         guess = memory.extrapolate(state.target, state.distance)
         found = None if guess is None else _nearer(latent, observed, state, guess)
-        if found is None:
-            found = _nearer(latent, observed, state, state.sites.towards(state.target, _SHARE))
+        for share in _SHARES:
+            if found is None:
+                found = _nearer(latent, observed, state, state.sites.towards(state.target, share))
         if found is None:
             found = _outer_step(latent, observed, state)
         state = found
@@ -294,9 +328,9 @@ def _iterate(
 
 
 def _nearer(latent: LatentField, observed: SiteLikelihood, state: MatchedState, sites: Sites) -> MatchedState | None:
-    """The state with other sites, where it exists and is much nearer to a fixed point."""
+    """The state with other sites, where it exists and is clearly nearer to a fixed point."""
     found = _try(latent, observed, sites, state.power)
-    return found if found is not None and _size(found) < 0.5 * _size(state) else None
+    return found if found is not None and _size(found) < _CLEARLY * _size(state) else None
 
 
 def _outer_step(latent: LatentField, observed: SiteLikelihood, state: MatchedState) -> MatchedState:

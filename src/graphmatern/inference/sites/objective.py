@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from graphmatern.errors import NumericalError
 from graphmatern.inference.learning.parameters import free_parameters, move_parameters
 from graphmatern.inference.posterior import Part, Posterior
 from graphmatern.inference.sites.marginals import LatentField, Sites
@@ -106,6 +107,7 @@ class SiteObjective:
             self._begin,
             tolerance=self._tolerance(),
             max_iterations=_LAST_UPDATES if self._final else _UPDATES,
+            searching=not self._final and self._best > -np.inf,
             compared_with=None if self._final or self._best == -np.inf else self._best,
         )
         self._state, self._at = state, theta.copy() if self._final else None
@@ -130,7 +132,10 @@ class SiteObjective:
         if self.likelihood.log_concave:
             return False
         kept, self._begin = self._begin, None
-        value, _ = objective(optimum.position)
+        try:
+            value, _ = objective(optimum.position)
+        except NumericalError:  # nothing is found afresh
+            value = np.inf
         if value < optimum.value - _FRESH_GAIN * (1.0 + abs(optimum.value)):
             return True
         self._begin = kept
@@ -158,18 +163,20 @@ class SiteObjective:
         return self._state is not None and self._state.converged
 
     def sites(self) -> list[Floats]:
-        """Natural parameters of the sites."""
+        """Natural parameters of the sites, those of the last posterior where there was one."""
         assert self._state is not None
         return list(self._state.sites)
 
     def posterior(self, theta: Floats) -> Posterior:
         """Return the processes given the observations at some parameters."""
         self._final = True
-        self._approximation.warn_of_fallback()
         if self._at is None or not np.array_equal(self._at, theta):
             self(theta)
         assert self._state is not None
-        process = self._engine.at(theta[: len(theta) - len(self._raw)])
+        self._approximation.warn_of_fallback()
+        latent = self._field(theta)
+        self._state = self._approximation.refine(latent, self._observed, self._state)  # type: ignore[arg-type]
+        process = latent.process
         parts, end = [], 0
         for k, group in enumerate(self._engine.groups):
             start, end = end, end + len(group.nodes)

@@ -135,9 +135,23 @@ class BoundMaximisation:
 
     changed = False  # nothing else is ever resorted to
 
-    def fit(self, latent: LatentField, observed: SiteLikelihood, start: Sites | None, **options: Any) -> SiteState:
-        """Find the best sites."""
+    def fit(
+        self,
+        latent: LatentField,
+        observed: SiteLikelihood,
+        start: Sites | None,
+        *,
+        searching: bool = False,
+        **options: Any,
+    ) -> SiteState:
+        """Find the best sites; there are always some."""
+        del searching
         return fit_sites(latent, observed, start, **options)
+
+    def refine(self, latent: LatentField, observed: SiteLikelihood, state: SiteState) -> SiteState:
+        """Nothing: predictions use the sites that parameters were learned with."""
+        del latent, observed
+        return state
 
     def evaluate(self, latent: LatentField, observed: SiteLikelihood, sites: Sites) -> SiteState:
         """Take sites as they are."""
