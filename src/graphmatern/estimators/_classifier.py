@@ -26,7 +26,7 @@ from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state,
 from graphmatern.estimators._labels import LabelData, label_array, read_labels, stored_labels
 from graphmatern.estimators._options import check_options, documented, rules_of, search_of, uses_normalized
 from graphmatern.inference import ENGINES, Known, Observations, Optimum, Problem, eigenpairs_used, learn
-from graphmatern.likelihoods import Bernoulli, Categorical, RobustMax, Softmax
+from graphmatern.likelihoods import Bernoulli, Categorical, MultinomialProbit, RobustMax, Softmax
 from graphmatern.metrics import accuracy, classification_report
 from graphmatern.plotting import plot_classes
 
@@ -46,12 +46,17 @@ if TYPE_CHECKING:
 __all__ = ["GraphGPClassifier"]
 
 _LIKELIHOODS: dict[str, Callable[[int], Categorical]] = {
+    "probit": MultinomialProbit,
     "robustmax": RobustMax,
     "softmax": Softmax,
     "bernoulli": lambda _count: Bernoulli(),
 }
+# Up to which classes are coupled by default: a fit takes n_classes factorisations of labels × labels at a time, and
+# predictions n_classes matrices of labels × nodes.
+_COUPLED_LABELS, _COUPLED_SIZE, _COUPLED_ENTRIES = 1000, 10_000, 10**8
 _RESTRICTED = ("inducing", "eigenvectors")  # forms of inference that can learn step by step
 _NODES_AT_ONCE = 4096
+_ENTRIES_AT_ONCE = 2**24  # of what predictions of coupled classes hold, each class times labels times nodes
 
 
 @documented
@@ -64,14 +69,18 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     kernel : Kernel, optional
         Kernel of every latent process, with starting values; fixed parameters are kept. By default a Matérn kernel
         whose starting values are chosen from the data.
-    likelihood : {"robustmax", "softmax", "bernoulli"} or likelihood
-        How labels depend on the latent processes, one for each class: the largest decides, but a label is wrong with
-        probability 0.001; or with probabilities proportional to their exponentials. "bernoulli" is for two classes and
-        has one process. A likelihood object sets what these names leave at their defaults.
+    likelihood : {"auto", "probit", "softmax", "robustmax", "bernoulli"} or likelihood
+        How labels depend on the latent processes, one for each class. "probit": the largest decides, after independent
+        noise of variance 1; fitted by expectation propagation that keeps the correlation between classes, which gives
+        the best calibrated probabilities, for up to a thousand labels. "softmax": with probabilities proportional to
+        their exponentials; "robustmax": the largest decides, but a label is wrong with probability 0.001. These two are
+        fitted by variational inference as if classes were independent, for any number of labels, and are surer of
+        themselves than they should be. "bernoulli" is for two classes and has one process. "auto" is "probit", or
+        "robustmax" where there are too many labels and for ``inference="inducing"`` and "eigenvectors". A likelihood
+        object sets what these names leave at their defaults.
     inference : {"auto", "spectral", "markov", "moments", "eigenvectors", "inducing"}
         How to compute. "spectral" (any kernel), "markov" (Matérn of integer smoothness; large road-like graphs) and
-        "moments" (any kernel; large graphs of any other kind) find the best Gaussian approximation there is, by natural
-        gradients; "auto" chooses one of them. "eigenvectors" and "inducing" restrict it to leading eigenvectors or
+        "moments" (any kernel; large graphs of any other kind) agree with each other; "auto" chooses one of them. "eigenvectors" and "inducing" restrict it to leading eigenvectors or
         inducing nodes, and can learn from batches.
     classes : sequence of hashable, optional
         All labels there are; by default those of a categorical Series, or those that occur. Classes without labelled
@@ -103,11 +112,13 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     classes_ : ndarray, shape (n_classes,)
         Labels, sorted where they can be.
     kernel_ : Kernel
-        Learned kernel. Robust-max does not see the scale of the processes: their variance is kept.
+        Learned kernel. Its variance is relative to the noise of "probit"; robust-max does not see the scale of the
+        processes, and keeps it.
     likelihood_ : Likelihood
         Likelihood with its parameters.
     elbo_ : float
-        Evidence lower bound: at most the log marginal likelihood of the labels.
+        What stands for the log marginal likelihood of the labels: expectation propagation's approximation of it for
+        "probit", else the evidence lower bound, which is at most that.
     inference_ : str
         Form of inference used.
     inference_reason_ : str
@@ -136,7 +147,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         graph: Graph,
         kernel: Kernel | None = None,
         *,
-        likelihood: Literal["robustmax", "softmax", "bernoulli"] | Categorical = "robustmax",
+        likelihood: Literal["auto", "probit", "softmax", "robustmax", "bernoulli"] | Categorical = "auto",
         inference: str = "auto",
         classes: Sequence[Any] | None = None,
         normalized: bool | None = None,
@@ -237,13 +248,21 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             likelihood = copy.deepcopy(self.likelihood)
             received = f"{count} classes and a likelihood of {likelihood.n_classes}"
         else:
-            check_choice("likelihood", self.likelihood, tuple(_LIKELIHOODS), KernelError)
-            likelihood = _LIKELIHOODS[self.likelihood](count)
+            check_choice("likelihood", self.likelihood, ("auto", *_LIKELIHOODS), KernelError)
+            likelihood = _LIKELIHOODS[self._likelihood_for(data)](count)
             received = f"{count} classes"
         if likelihood.n_classes != count:
             rule = f"must hold labels of {likelihood.n_classes} classes for likelihood={self.likelihood!r}"
-            raise faults.raise_now("y", rule, received, "Use likelihood='robustmax' or 'softmax'.")
+            raise faults.raise_now("y", rule, received, "Use likelihood='probit' or 'softmax'.")
         return likelihood
+
+    def _likelihood_for(self, data: LabelData) -> str:
+        """The word for a likelihood, where "auto" has been decided."""
+        if self.likelihood != "auto":
+            return str(self.likelihood)
+        n, count = len(data.nodes), len(data.classes)
+        small = n <= _COUPLED_LABELS and n * count <= _COUPLED_SIZE and n * self.graph.n_nodes <= _COUPLED_ENTRIES
+        return "probit" if small and self.inference not in _RESTRICTED else "robustmax"
 
     def _problem(self, data: LabelData, **options: Any) -> Problem:
         """What is to be learned."""
@@ -332,8 +351,15 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         self._require_fit()
         places = self.graph.locate(nodes)
         self._warn_of_uninformed(places)
-        mean, variance = self.posterior_.latent_mean(places), self.posterior_.latent_variance(places)
         likelihood, blocks = self.likelihood_, []
+        if isinstance(likelihood, MultinomialProbit):
+            size = max(1, _ENTRIES_AT_ONCE // (len(self._data.nodes) * likelihood.n_classes))
+            for start in range(0, max(1, len(places)), size):
+                some = places[start : start + size]
+                covariance = self.posterior_.class_covariance(some)
+                blocks.append(likelihood.joint_probabilities(self.posterior_.latent_mean(some).T, covariance))
+            return np.concatenate(blocks)
+        mean, variance = self.posterior_.latent_mean(places), self.posterior_.latent_variance(places)
         assert isinstance(likelihood, Categorical)
         with torch.no_grad():
             for start in range(0, max(1, len(places)), _NODES_AT_ONCE):
@@ -410,8 +436,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         faults.raise_if_any()
         rng = random_generator(random_state, TableError)
         places = self.graph.locate(nodes)
-        rows = range(self.posterior_.n_latents)
-        return np.stack([self.posterior_.latent_samples(n_samples, places, rng, row) for row in rows], axis=1)
+        return np.asarray(self.posterior_.joint_samples(n_samples, places, rng))
 
     def score(self, nodes: Any, y: Any = None, sample_weight: None = None) -> float:
         """Share of labels that are predicted; None and NaN in ``y`` are passed over.
@@ -476,6 +501,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         """Describe the fit in a few lines of text."""
         self._require_fit()
         count = np.bincount(self._data.codes, minlength=len(self.classes_))
+        evidence = "approximate log evidence" if self.posterior_.coupled else "evidence lower bound"
         shares = ", ".join(f"{label} {n:,}" for label, n in zip(self.classes_.tolist(), count.tolist(), strict=True))
         return "\n".join(
             [
@@ -483,7 +509,8 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
                 f"classes   {shares}",
                 f"inference {self.inference_} ({self.inference_reason_})",
                 f"kernel    {self.kernel_!r}",
-                f"evidence lower bound {self.elbo_:.4f}",
+                f"likelihood {self.likelihood_!r}",
+                f"{evidence} {self.elbo_:.4f}",
                 *self._fit_lines(),
             ]
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
 from graphmatern.inference.effects import Effects
@@ -78,12 +79,21 @@ class Posterior:
         With the learned parameters.
     effect_precision : float
         Prior precision of the coefficients; 0 for a flat prior.
+    levels : ndarray, shape (n, n), optional
+        Of classes that are coupled: L, where LLᵀ is the information on the levels of the observations that they share
+        (`graphmatern.inference.sites.classes`). The parts hold sites given that these are at their means.
     """
 
     def __init__(
-        self, parts: Sequence[Part], observations: Observations, likelihood: Likelihood, effect_precision: float
+        self,
+        parts: Sequence[Part],
+        observations: Observations,
+        likelihood: Likelihood,
+        effect_precision: float,
+        levels: Floats | None = None,
     ) -> None:
         self._parts = list(parts)
+        self._levels = levels
         self._observations, self.likelihood = observations, likelihood
         self._effect_precision = effect_precision
         self._memory: dict[str, tuple[Longs, Floats]] = {}
@@ -162,7 +172,49 @@ class Posterior:
             if self._observations.n_effects:
                 d = self._sensitivity(part, nodes)
                 own = own + np.einsum("ni,ij,nj->n", d, self.effects[part.latent].covariance, d)
+            if self._levels is not None:
+                half = self._by_levels(part, nodes)
+                own = own + np.einsum("kn,kn->n", half, half)
             found[self._rows(part)] = own
+        return found
+
+    # ------------------------------------------------------------------ classes that are coupled
+    def _by_levels(self, part: Part, nodes: Longs) -> Floats:
+        """L⁻¹Mᵀ with M how the mean of a process falls with the levels: MᵀA⁻¹M is due to these; (n, n_nodes)."""
+        assert self._levels is not None
+        columns = np.diag(part.precision)
+        effects, level = self.effects[part.latent], np.zeros((len(nodes), len(columns)))
+        if effects.count:
+            design = part.group.design
+            alpha = columns - part.precision[:, None] * part.predictive.means(part.group.nodes, columns)
+            coefficients = effects.covariance @ (design.T @ alpha)
+            columns = columns - part.precision[:, None] * (design @ coefficients)
+            level = self._observations.node_design[nodes] @ coefficients
+        means = level + part.predictive.means(nodes, columns)
+        return np.asarray(solve_triangular(self._levels, means.T, lower=True))
+
+    @property
+    def coupled(self) -> bool:
+        """Whether the latent processes are correlated with each other."""
+        return self._levels is not None
+
+    def class_covariance(self, nodes: Longs) -> Floats:
+        """Covariances between the latent processes at each node; shape (n_nodes, n_latents, n_latents)."""
+        found = np.zeros((len(nodes), self.n_latents, self.n_latents))
+        if self._levels is not None:
+            halves = np.stack([self._by_levels(part, nodes) for part in self._parts])
+            found += np.einsum("ckn,dkn->ncd", halves, halves, optimize=True)
+        places = np.arange(self.n_latents)
+        found[:, places, places] = self.latent_variance(nodes).T
+        return found
+
+    def joint_samples(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
+        """Draws of all latent processes of the only replicate; shape (n_samples, n_latents, n_nodes)."""
+        found = np.stack([self._own_samples(n_samples, nodes, rng, c) for c in range(self.n_latents)], axis=1)
+        if self._levels is not None:
+            normal = rng.standard_normal((n_samples, len(self._levels)))
+            for part in self._parts:
+                found[:, part.latent] += normal @ self._by_levels(part, nodes)
         return found
 
     def _holding(self, row: int) -> Part:
@@ -176,10 +228,21 @@ class Posterior:
         if self._observations.n_effects:
             d = self._sensitivity(part, nodes)
             found = found + d @ self.effects[part.latent].covariance @ d.T
+        if self._levels is not None:
+            half = self._by_levels(part, nodes)
+            found = found + half.T @ half
         return np.asarray(found)
 
     def latent_samples(self, n_samples: int, nodes: Longs, rng: np.random.Generator, row: int = 0) -> Floats:
         """Draws of one process; shape (n_samples, n_nodes)."""
+        found = self._own_samples(n_samples, nodes, rng, row)
+        if self._levels is not None:
+            normal = rng.standard_normal((n_samples, len(self._levels)))
+            found += normal @ self._by_levels(self._holding(row), nodes)
+        return found
+
+    def _own_samples(self, n_samples: int, nodes: Longs, rng: np.random.Generator, row: int) -> Floats:
+        """Draws of one process, given the mean levels of coupled classes; shape (n_samples, n_nodes)."""
         part = self._holding(row)
         found = self.latent_mean(nodes)[row] + part.predictive.deviations(n_samples, nodes, rng)
         if self._observations.n_effects:

@@ -4,8 +4,9 @@ from typing import Any
 
 from graphmatern._parameters import from_plain, to_plain
 from graphmatern.likelihoods._base import Expectation, Likelihood
-from graphmatern.likelihoods._classes import Bernoulli, Categorical, RobustMax, Softmax
+from graphmatern.likelihoods._classes import Bernoulli, Categorical, MultinomialProbit, RobustMax, Softmax, differences
 from graphmatern.likelihoods._numbers import Counts, Gaussian, NegativeBinomial, Numeric, Poisson, StudentT
+from graphmatern.likelihoods._orthant import orthant
 
 __all__ = [
     "Bernoulli",
@@ -14,18 +15,22 @@ __all__ = [
     "Expectation",
     "Gaussian",
     "Likelihood",
+    "MultinomialProbit",
     "NegativeBinomial",
     "Numeric",
     "Poisson",
     "RobustMax",
     "Softmax",
     "StudentT",
+    "differences",
     "likelihood_from_plain",
     "likelihood_to_plain",
+    "orthant",
 ]
 
 _STORED: dict[str, type[Likelihood]] = {
-    kind.__name__: kind for kind in (Bernoulli, RobustMax, Softmax, Gaussian, NegativeBinomial, Poisson, StudentT)
+    kind.__name__: kind
+    for kind in (Bernoulli, MultinomialProbit, RobustMax, Softmax, Gaussian, NegativeBinomial, Poisson, StudentT)
 }
 
 

@@ -17,13 +17,14 @@ from graphmatern.likelihoods import _base
 from graphmatern.likelihoods._base import Expectation, Likelihood, smallest_variance
 from graphmatern.likelihoods._gumbel import gumbel_factors
 from graphmatern.likelihoods._largest import common_grid, grid_sizes, largest_with_derivatives, probabilities_of_largest
+from graphmatern.likelihoods._orthant import orthant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-__all__ = ["Bernoulli", "Categorical", "RobustMax", "Softmax"]
+__all__ = ["Bernoulli", "Categorical", "MultinomialProbit", "RobustMax", "Softmax", "differences"]
 
 
 class Categorical(Likelihood):
@@ -119,6 +120,101 @@ class _PerClass(Categorical):
         _, precision = super().starting_sites(y)
         return (torch.arange(self.n_classes)[:, None] == y).to(torch.float64), 0.5 * precision
 
+    def _of_similar_needs(self, needed: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int]]:
+        """Observations that need grids of similar sizes, and the largest of these: few need a fine one."""
+        order = np.argsort(needed, kind="stable")
+        start = 0
+        while start < len(order):
+            size = max(1, _base.entries_at_once // (int(needed[order[start]]) * 2 * self.n_classes))
+            near = np.searchsorted(needed[order], 1.5 * needed[order[start]], side="right")
+            part = order[start : min(near, start + size)]
+            yield part, int(needed[part].max())
+            start += len(part)
+
+    def _largest(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """Probability of each of independent Gaussian variables to be the largest; shape (n_classes, n)."""
+        m = mean.detach().numpy()
+        deviation = np.sqrt(np.maximum(variance.detach().numpy(), smallest_variance))
+        found = np.empty(m.shape)
+        low, high, needed = common_grid(m, deviation)
+        for part, count in self._of_similar_needs(needed):
+            found[:, part] = probabilities_of_largest(m[:, part], deviation[:, part], low[part], high[part], count)
+        return torch.from_numpy(found / found.sum(axis=0))
+
+
+class MultinomialProbit(_PerClass):
+    """The class for which f_c + ε_c is largest, with independent ε ~ N(0, 1): one latent process for each class.
+
+    With two classes this is probit regression on (f_1 − f_0) / √2. Its sites keep the correlation between classes
+    (`graphmatern.inference.sites.classes`), which only they make up: each observation says that some differences of
+    processes are positive, and nothing of their level.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes, and of latent processes.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from graphmatern.likelihoods import MultinomialProbit
+    >>> mean = torch.tensor([[3.0], [0.0], [0.0]], dtype=torch.float64)
+    >>> MultinomialProbit(3).probabilities(mean, torch.ones_like(mean)).numpy().round(3)
+    array([[0.893],
+           [0.054],
+           [0.054]])
+    """
+
+    approximation: ClassVar[Literal["bound", "moments", "classes"]] = "classes"
+    _default_points: ClassVar[int] = 64
+
+    def log_prob(self, y: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
+        """Log E Π Φ(f_y − f_c + ε_y), by quadrature over ε_y; see `Likelihood.log_prob`."""
+        label = y.to(torch.int64).expand(*f.shape[:-2], 1, f.shape[-1])
+        ahead = f.gather(-2, label) - f
+        own = torch.zeros_like(ahead).scatter_(-2, label, 1.0)
+        terms = [math.log(weight) + ((1.0 - own) * log_ndtr(ahead + node)).sum(dim=-2) for node, weight in self._rule()]
+        return torch.logsumexp(torch.stack(terms), dim=0)
+
+    def _rule(self) -> list[tuple[float, float]]:
+        return [(x, w) for x, w in zip(self._nodes.tolist(), self._weights.tolist(), strict=True) if w > 0.0]
+
+    def expected_log_prob(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """Not known: its expectation is intractable, and its sites do not need it."""
+        del y, mean, variance
+        faults = FaultList("no expectation", LikelihoodError)
+        rule = "must be a likelihood whose expected logarithm is known, for inducing nodes, eigenvectors and batches"
+        raise faults.raise_now("likelihood", rule, repr(self), "Use 'softmax' or 'robustmax'.")
+
+    def probabilities(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """Predictive probabilities where the processes are independent; see `Categorical.probabilities`."""
+        return self._largest(mean, variance + 1.0)
+
+    def joint_probabilities(self, mean: NDArray[np.float64], covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Predictive probabilities where the processes are correlated; shape (n, n_classes).
+
+        Parameters
+        ----------
+        mean : ndarray, shape (n, n_classes)
+            Of the latent processes.
+        covariance : ndarray, shape (n, n_classes, n_classes)
+            Between them.
+        """
+        found = np.empty(mean.shape)
+        spread = covariance + np.eye(self.n_classes)
+        for c in range(self.n_classes):
+            ahead = differences(self.n_classes, c)
+            conditions = orthant(mean @ ahead.T, ahead @ spread @ ahead.T, tolerance=1e-6)
+            found[:, c] = np.exp(conditions.log_probability)
+        return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+def differences(n_classes: int, label: int) -> NDArray[np.float64]:
+    """The matrix that maps f to f_label − f_c for the other classes; shape (n_classes − 1, n_classes)."""
+    found = -np.delete(np.eye(n_classes), label, axis=0)
+    found[:, label] = 1.0
+    return found
+
 
 class _WithDerivatives(torch.autograd.Function):
     """Expected log-likelihoods, differentiable once, of a likelihood that knows its derivatives."""
@@ -203,26 +299,9 @@ class RobustMax(_PerClass):
         arrays = (value, (yes - no) * in_mean, (yes - no) * in_deviation / (2.0 * deviation))
         return Expectation(*(torch.from_numpy(array) for array in arrays))
 
-    def _of_similar_needs(self, needed: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int]]:
-        """Observations that need grids of similar sizes, and the largest of these: few need a fine one."""
-        order = np.argsort(needed, kind="stable")
-        start = 0
-        while start < len(order):
-            size = max(1, _base.entries_at_once // (int(needed[order[start]]) * 2 * self.n_classes))
-            near = np.searchsorted(needed[order], 1.5 * needed[order[start]], side="right")
-            part = order[start : min(near, start + size)]
-            yield part, int(needed[part].max())
-            start += len(part)
-
     def probabilities(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
         """Predictive probabilities; see `Categorical.probabilities`."""
-        m = mean.detach().numpy()
-        deviation = np.sqrt(np.maximum(variance.detach().numpy(), smallest_variance))
-        found = np.empty(m.shape)
-        low, high, needed = common_grid(m, deviation)
-        for part, count in self._of_similar_needs(needed):
-            found[:, part] = probabilities_of_largest(m[:, part], deviation[:, part], low[part], high[part], count)
-        largest = torch.from_numpy(found / found.sum(axis=0))
+        largest = self._largest(mean, variance)
         return largest * (1.0 - self._epsilon) + (1.0 - largest) * self._epsilon / (self.n_classes - 1)
 
 

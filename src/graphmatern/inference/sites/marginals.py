@@ -82,6 +82,20 @@ class LatentField:
         nothing = np.zeros((1, self._parts[-1].stop))
         return np.asarray(self.marginals(Sites(nothing, nothing)).variance[0])
 
+    @cached_property
+    def covariance(self) -> Floats:
+        """Prior covariance of η(x), effects included, of the only replicate; shape (n, n)."""
+        (group,) = self._groups
+        found = self.process.condition(0, np.zeros(len(group.nodes))).solve(np.eye(len(group.nodes))).mean
+        found = 0.5 * (found + found.T)
+        return found + group.design @ group.design.T / self._precision if self._n_effects else found
+
+    def pull_back(self, in_covariance: Floats) -> Floats:
+        """Derivatives in the engine's coordinates, from those in `covariance`, symmetric; shape (n_coordinates,)."""
+        n = len(in_covariance)
+        conditioned = self.process.condition(0, np.zeros(n))
+        return conditioned.gradient(conditioned.solve(np.eye(n)), -2.0 * in_covariance, 0.0)
+
     def marginals(self, sites: Sites) -> Marginals:
         """Marginals of q.
 

@@ -17,6 +17,7 @@ import torch
 from graphmatern.errors import NumericalError
 from graphmatern.inference.learning.parameters import free_parameters, move_parameters
 from graphmatern.inference.posterior import Part, Posterior
+from graphmatern.inference.sites.classes import ClassState, CoupledClasses, check_suits
 from graphmatern.inference.sites.marginals import LatentField, Sites
 from graphmatern.inference.sites.matching import MomentMatching
 from graphmatern.inference.sites.updates import BoundMaximisation, SiteLikelihood
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from graphmatern.inference.process import Engine
     from graphmatern.inference.sites.matching import MatchedState
     from graphmatern.inference.sites.updates import SiteState
+    from graphmatern.likelihoods import Likelihood
 
     Floats = NDArray[np.float64]
 
@@ -42,6 +44,17 @@ _WHILE_MOVING = {True: (5e-7, 1e-10), False: (1e-4, 1e-8)}
 _TO_COMPARE, _TO_KEEP = 1e-5, 1e-12  # how exact the sites are where two optima are compared, and at the end
 _UPDATES, _LAST_UPDATES = 60, 1000  # of the sites at most, on the way and at the end
 _FRESH_GAIN = 1e-4  # of the ELBO, by which fresh sites must be better
+
+
+def _approximation(likelihood: Likelihood, engine: Engine) -> MomentMatching | CoupledClasses | BoundMaximisation:
+    """How sites are fitted."""
+    if likelihood.approximation == "classes":
+        check_suits(engine)
+        return CoupledClasses()
+    # A restricted q leaves part of the prior out of reach, which only the bound accounts for.
+    if likelihood.approximation == "moments" and not engine.restricts:
+        return MomentMatching()
+    return BoundMaximisation()
 
 
 class SiteObjective:
@@ -70,10 +83,8 @@ class SiteObjective:
         self._observed = SiteLikelihood(y, self.likelihood, np.concatenate([group.offset for group in groups]))
         self._raw, self.coordinates, self.start = free_parameters(self.likelihood, problem.rules)
         self.to_gain, _ = _WHILE_MOVING[self.likelihood.log_concave]
-        # A restricted q leaves part of the prior out of reach, which only the bound accounts for.
-        matches = self.likelihood.approximation == "moments" and not engine.restricts
-        self._approximation = MomentMatching() if matches else BoundMaximisation()
-        self._state: SiteState | MatchedState | None = None
+        self._approximation = _approximation(self.likelihood, engine)
+        self._state: SiteState | MatchedState | ClassState | None = None
         self._at: Floats | None = None  # where the sites are exact
         self._begin, self._best = None if sites is None else Sites(*sites), -np.inf
         self._changed = False  # whether the approximation changed during the search
@@ -177,12 +188,15 @@ class SiteObjective:
         latent = self._field(theta)
         self._state = self._approximation.refine(latent, self._observed, self._state)  # type: ignore[arg-type]
         process = latent.process
+        sites, levels = tuple(self._state.sites), None
+        if isinstance(self._state, ClassState):
+            sites, levels = (self._state.potential, self._state.precision), self._state.levels
         parts, end = [], 0
         for k, group in enumerate(self._engine.groups):
             start, end = end, end + len(group.nodes)
-            for c, (first, second) in enumerate(zip(*self._state.sites, strict=True)):
+            for c, (first, second) in enumerate(zip(*sites, strict=True)):
                 precision = second[start:end]
                 predictive = process.predictive(k, precision)
                 parts.append(Part(predictive, group, c, precision, first[start:end, None]))
-        likelihood = copy.deepcopy(self.likelihood)
-        return Posterior(parts, self._problem.observations, likelihood, self._problem.effect_precision)
+        likelihood, observations = copy.deepcopy(self.likelihood), self._problem.observations
+        return Posterior(parts, observations, likelihood, self._problem.effect_precision, levels)

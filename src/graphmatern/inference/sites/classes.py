@@ -1,0 +1,333 @@
+"""Expectation propagation for classes, with the correlation between their processes kept.
+
+A label y says that f_y + ε_y exceeds every other f_c + ε_c, with ε ~ N(0, 1): that differences of processes are
+positive, and nothing of their common level. Processes that were independent are so no longer, and to treat them as if
+they were makes predictions far too sure. Each condition becomes a Gaussian factor exp(β g − ½ α g²) of the difference g
+(`likelihoods.orthant`). Given a level a of the observation, integrated over the real line, its factors are sites on one
+process each: with the noise integrated out they have precisions d_y = 1 and d_c = α / (1 + α),
+
+    exp(t_c (f_c + a) − ½ d_c (f_c + a)²),   t_y = 0,   t_c = −β / (1 + α).
+
+So the processes are coupled only through the levels of the n observations, linear effects that they share: with
+E_c = (K + 1/d_c)⁻¹ the levels have information A = Σ E_c, and all that follows costs n_classes + 1 factorisations of
+(n, n) matrices (Riihimäki, Jylänki and Vehtari 2013). The cavity of an observation, its whole site taken out, is a
+correlated Gaussian of the n_classes values there.
+
+Everything comes from K at the observations, which any engine has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.linalg as la
+
+from graphmatern._validation import FaultList
+from graphmatern.errors import LikelihoodError, NumericalError
+from graphmatern.inference.sites.marginals import Sites
+from graphmatern.inference.sites.updates import Extrapolation
+from graphmatern.likelihoods import differences, orthant
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.inference.process import Engine
+    from graphmatern.inference.sites.marginals import LatentField
+    from graphmatern.inference.sites.updates import SiteLikelihood
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["ClassState", "CoupledClasses", "check_suits", "evaluate_classes", "match_classes"]
+
+_CLEARLY = 0.8  # of the squared distance to a fixed point that may be left by an update
+
+
+@dataclass(frozen=True, eq=False)
+class ClassState:
+    """Factors of the conditions with everything that was computed from them.
+
+    Attributes
+    ----------
+    sites : Sites
+        Potentials β and precisions α of the factors, 0 for the label itself; each of shape (n_classes, n).
+    target : Sites
+        Factors that match the moments.
+    distance : ndarray
+        How far from each other these are; half its square is about what is left to gain.
+    evidence : float
+        Approximate log evidence.
+    precision, potential : ndarray, shape (n_classes, n)
+        Of the sites on the processes, given that the levels are at their means.
+    levels : ndarray, shape (n, n)
+        L with LLᵀ = A.
+    in_covariance : ndarray, shape (n, n)
+        Derivative of the evidence in K.
+    mean : ndarray, shape (n, n_classes)
+        Of the processes at the observations.
+    covariance : ndarray, shape (n, n_classes, n_classes)
+        Between them.
+    converged : bool
+        Whether the updates came to rest.
+    n_iterations : int
+        Updates taken.
+    """
+
+    sites: Sites
+    target: Sites
+    distance: Floats
+    evidence: float
+    precision: Floats
+    potential: Floats
+    levels: Floats
+    in_covariance: Floats
+    mean: Floats
+    covariance: Floats
+    converged: bool = False
+    n_iterations: int = 0
+    n_clipped = 0
+
+    def gradient(self, latent: LatentField) -> Floats:
+        """Derivative of the negative evidence in the engine's coordinates, at a fixed point."""
+        return latent.pull_back(-self.in_covariance)
+
+    def log_likelihood(self, observed: SiteLikelihood) -> Any:
+        """Nothing is to be learned of this likelihood."""
+        raise NotImplementedError(repr(observed.likelihood))
+
+
+class CoupledClasses:
+    """The approximation that keeps the correlation between classes; see `match_classes`."""
+
+    changed = False  # nothing else is ever resorted to
+
+    def fit(
+        self,
+        latent: LatentField,
+        observed: SiteLikelihood,
+        start: Sites | None,
+        *,
+        searching: bool = False,
+        compared_with: float | None = None,
+        **options: Any,
+    ) -> ClassState:
+        """Find the fixed point."""
+        del searching, compared_with
+        return match_classes(latent, observed, start, **options)
+
+    def refine(self, latent: LatentField, observed: SiteLikelihood, state: ClassState) -> ClassState:
+        """Nothing: predictions use the sites that parameters were learned with."""
+        del latent, observed
+        return state
+
+    def evaluate(self, latent: LatentField, observed: SiteLikelihood, sites: Sites) -> ClassState:
+        """Take sites as they are."""
+        return evaluate_classes(latent, observed, sites)
+
+    def warn_of_fallback(self) -> None:
+        """Nothing to warn of."""
+
+
+def match_classes(
+    latent: LatentField,
+    observed: SiteLikelihood,
+    start: Sites | None = None,
+    *,
+    tolerance: float = 1e-12,
+    max_iterations: int = 200,
+) -> ClassState:
+    """Find the fixed point of expectation propagation at fixed parameters; the likelihood is log-concave.
+
+    Parameters
+    ----------
+    latent : LatentField
+        The latent processes.
+    observed : SiteLikelihood
+        The labels.
+    start : Sites, optional
+        Factors to begin with; by default none.
+    tolerance : float
+        The updates end where half the squared distance is this small, relative to 1 + |evidence|.
+    max_iterations : int
+        Updates at most.
+    """
+    state = None
+    if start is not None:
+        with contextlib.suppress(NumericalError):
+            state = evaluate_classes(latent, observed, start)
+    if state is None:
+        nothing = np.zeros((observed.likelihood.n_latents, len(observed.y)))
+        state = evaluate_classes(latent, observed, Sites(nothing, nothing))
+    memory, share, best = Extrapolation(), 1.0, state
+    for count in range(max_iterations):
+        size = _size(state)
+        best = state if size < _size(best) else best
+        if size <= tolerance * (1.0 + abs(state.evidence)):
+            return replace(state, converged=True, n_iterations=count)
+        guess = memory.extrapolate(state.target, state.distance)
+        found = None
+        if guess is not None and (guess.second >= 0.0).all():
+            with contextlib.suppress(NumericalError):
+                found = evaluate_classes(latent, observed, guess)
+        if found is None or _size(found) > _CLEARLY * size:
+            found = evaluate_classes(latent, observed, state.sites.towards(state.target, share))
+            share = max(0.1, 0.5 * share) if _size(found) > size else min(1.0, 1.5 * share)
+        state = found
+    return replace(best, n_iterations=max_iterations)
+
+
+def _size(state: ClassState) -> float:
+    return 0.5 * float(state.distance @ state.distance)
+
+
+def evaluate_classes(latent: LatentField, observed: SiteLikelihood, sites: Sites) -> ClassState:
+    """Moments, targets and evidence of given factors.
+
+    Raises
+    ------
+    NumericalError
+        Where rounding leaves no distribution.
+    """
+    n_classes = observed.likelihood.n_latents
+    label = observed.y.numpy().astype(np.int64)
+    others = np.array([np.delete(np.arange(n_classes), c) for c in range(n_classes)])[label]  # (n, n_classes - 1)
+    alpha, beta = (np.take_along_axis(one.T, others, axis=1) for one in (sites.second, sites.first))
+    d, t = _given_levels(label, others, alpha, beta, n_classes)
+    posterior = _Coupled(latent.covariance, d, t)
+    mean, covariance = posterior.mean, posterior.covariance
+    # The site of an observation with its level integrated out: precision matrix Π, potentials that sum to 0.
+    total = d.sum(axis=1)
+    matrix = d[:, :, None] * np.eye(n_classes) - d[:, :, None] * d[:, None, :] / total[:, None, None]
+    vector = t - d * (t.sum(axis=1) / total)[:, None]
+    left = np.eye(n_classes) - matrix @ covariance
+    own_covariance = covariance @ np.linalg.inv(left)
+    own_covariance = 0.5 * (own_covariance + own_covariance.transpose(0, 2, 1))
+    own_mean = np.linalg.solve(left.transpose(0, 2, 1), (mean - _times(covariance, vector))[..., None])[..., 0]
+    ahead = np.stack([differences(n_classes, c) for c in range(n_classes)])[label]
+    spread = ahead @ (own_covariance + np.eye(n_classes)) @ ahead.transpose(0, 2, 1)
+    try:
+        conditions = orthant(_times(ahead, own_mean), spread, (alpha, beta))
+    except np.linalg.LinAlgError:
+        raise NumericalError("the cavities of the labels are singular. Likely cause: extreme parameters.") from None
+    # log ∫ cavity site df, for a site exp(vᵀf − ½ fᵀΠf): with Σ = (Σ₋⁻¹ + Π)⁻¹ the covariance of q.
+    _, shrunk = np.linalg.slogdet(left)
+    mixed = vector - _times(matrix, own_mean)
+    own = 0.5 * shrunk + _dot(own_mean, vector) - 0.5 * _dot(own_mean, _times(matrix, own_mean))
+    own += 0.5 * _dot(mixed, _times(covariance, mixed))
+    log_determinant = posterior.log_determinant - float(np.log(total).sum())
+    evidence = 0.5 * float(np.sum(vector * mean)) - 0.5 * log_determinant
+    evidence += float(conditions.log_probability.sum() - own.sum())
+    if not np.isfinite(evidence):
+        raise NumericalError("the approximate evidence is not finite. Likely cause: extreme parameters.")
+    target = Sites(*(_spread_out(one, others, n_classes) for one in (conditions.potential, conditions.precision)))
+    # In Fisher's metric of each difference; see `updates.residual_of`.
+    gap = _times(ahead, mean)
+    v = np.einsum("nci,nij,ncj->nc", ahead, covariance, ahead) + 2.0
+    v = v / (1.0 + v * alpha)
+    by_potential, by_precision = conditions.potential - beta, conditions.precision - alpha
+    distance = np.concatenate(
+        [(np.sqrt(v) * (by_potential - by_precision * gap)).ravel(), (np.sqrt(0.5) * v * by_precision).ravel()]
+    )
+    potential = t - d * posterior.level[:, None]
+    return ClassState(
+        sites,
+        target,
+        distance,
+        evidence,
+        d.T.copy(),
+        potential.T.copy(),
+        posterior.root,
+        posterior.in_covariance(),
+        mean,
+        covariance,
+    )
+
+
+def _given_levels(label: Longs, others: Longs, alpha: Floats, beta: Floats, n_classes: int) -> tuple[Floats, Floats]:
+    """Precisions and potentials of the sites given the levels; each of shape (n, n_classes)."""
+    d, t = np.ones((len(label), n_classes)), np.zeros((len(label), n_classes))
+    np.put_along_axis(d, others, alpha / (1.0 + alpha), axis=1)
+    np.put_along_axis(t, others, -beta / (1.0 + alpha), axis=1)
+    return d, t
+
+
+def _spread_out(values: Floats, others: Longs, n_classes: int) -> Floats:
+    """Values of the other classes, as one row per class, 0 for the label; shape (n_classes, n)."""
+    found = np.zeros((len(values), n_classes))
+    np.put_along_axis(found, others, values, axis=1)
+    return found.T.copy()
+
+
+def _times(matrices: Floats, vectors: Floats) -> Floats:
+    return np.asarray(np.einsum("nij,nj->ni", matrices, vectors))
+
+
+def _dot(one: Floats, other: Floats) -> Floats:
+    return np.asarray(np.einsum("ni,ni->n", one, other))
+
+
+class _Coupled:
+    """Processes with covariance K under sites (d, t) and the levels of n observations, which they share.
+
+    Parameters
+    ----------
+    k : ndarray, shape (n, n)
+        K.
+    d, t : ndarray, shape (n, n_classes)
+        Precisions and potentials of the sites given the levels.
+    """
+
+    def __init__(self, k: Floats, d: Floats, t: Floats) -> None:
+        n, n_classes = d.shape
+        information, cross = np.zeros((n, n)), np.zeros(n)
+        self._inverses, explained, weights = [], [], []
+        log_determinant = 0.0
+        for c in range(n_classes):
+            root = np.sqrt(d[:, c])
+            inner = root[:, None] * k * root
+            inner[np.diag_indices(n)] += 1.0
+            factor = _cholesky(inner)
+            log_determinant += 2.0 * float(np.log(np.diag(factor)).sum())
+            inverse, _ = la.lapack.dpotri(factor, lower=1)
+            inverse = np.tril(inverse) + np.tril(inverse, -1).T
+            e = root[:, None] * inverse * root  # E_c
+            self._inverses.append(e)
+            explained.append(e @ k)
+            weights.append(t[:, c] - explained[-1] @ t[:, c])
+            information += e
+            cross += weights[-1]
+        self.root = _cholesky(information)
+        self.log_determinant = log_determinant + 2.0 * float(np.log(np.diag(self.root)).sum())
+        self.level = la.cho_solve((self.root, True), cross)
+        self._weights = np.column_stack([w - e @ self.level for w, e in zip(weights, self._inverses, strict=True)])
+        self.mean = k @ self._weights
+        halves = np.stack([la.solve_triangular(self.root, one, lower=True) for one in explained])
+        self.covariance = np.einsum("cki,dki->icd", halves, halves, optimize=True)
+        own = np.stack([np.diag(k) - np.einsum("ij,ji->i", k, one) for one in explained], axis=1)
+        self.covariance[:, np.arange(n_classes), np.arange(n_classes)] += own
+
+    def in_covariance(self) -> Floats:
+        """Derivative of the log evidence in K at fixed sites: ½ Σ (w wᵀ − E + E A⁻¹ E); shape (n, n)."""
+        found = self._weights @ self._weights.T
+        for e in self._inverses:
+            half = la.solve_triangular(self.root, e, lower=True)
+            found += half.T @ half - e
+        return np.asarray(0.5 * found)
+
+
+def _cholesky(matrix: Floats) -> Floats:
+    try:
+        return np.asarray(la.cholesky(matrix, lower=True))
+    except (la.LinAlgError, ValueError):
+        raise NumericalError("rounding leaves the classes no joint distribution: extreme parameters.") from None
+
+
+def check_suits(engine: Engine) -> None:
+    """Raise where classes cannot be coupled: for restricted q, and for replicates."""
+    if engine.restricts or len(engine.groups) != 1:
+        faults = FaultList("nothing was fitted", LikelihoodError)
+        rule = "must be another with inducing nodes, with eigenvectors, and with replicates"
+        raise faults.raise_now("likelihood", rule, "MultinomialProbit", "Use 'softmax' or 'robustmax'.")

@@ -1,0 +1,95 @@
+"""The probability that correlated Gaussian variables are all positive, by expectation propagation.
+
+Each condition g_c > 0 becomes a Gaussian factor exp(β g_c − ½ α g_c²) whose moments match (Cunningham, Hennig and
+Lacoste-Julien 2011). All variables of one observation are updated at once, and all observations at once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import log_ndtr
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["Orthant", "orthant", "positive_part"]
+
+_UPDATES = 200
+_DAMPED_AFTER = 20  # updates, from which on they go half the way
+_LEAST_VARIANCE = 1e-12  # of what a condition leaves, relative to what it had
+
+
+class Orthant(NamedTuple):
+    """Conditions of positivity, approximated.
+
+    Attributes
+    ----------
+    log_probability : ndarray, shape (n,)
+        That all variables are positive.
+    precision, potential : ndarray, shape (n, k)
+        α and β of the factors.
+    """
+
+    log_probability: Floats
+    precision: Floats
+    potential: Floats
+
+
+def positive_part(mean: Floats, variance: Floats) -> tuple[Floats, Floats, Floats]:
+    """Gaussian variables given that they are positive; shapes all alike.
+
+    Returns
+    -------
+    log_mass, slope, bend : ndarray
+        Logarithm of the probability, and its first two derivatives in the mean.
+    """
+    deviation = np.sqrt(variance)
+    z = mean / deviation
+    log_mass = log_ndtr(z)
+    ratio = np.exp(-0.5 * z**2 - 0.5 * math.log(2.0 * math.pi) - log_mass)
+    return log_mass, ratio / deviation, -ratio * (z + ratio) / variance
+
+
+def orthant(
+    mean: Floats, covariance: Floats, start: tuple[Floats, Floats] | None = None, tolerance: float = 1e-9
+) -> Orthant:
+    """Probability that all of k Gaussian variables are positive, n times over.
+
+    Parameters
+    ----------
+    mean : ndarray, shape (n, k)
+        Of the variables.
+    covariance : ndarray, shape (n, k, k)
+        Positive definite.
+    start : pair of ndarray, shape (n, k), optional
+        Precisions and potentials to begin with.
+    tolerance : float
+        Updates end where moments change by less, in standard deviations.
+    """
+    k = mean.shape[1]
+    eye = np.eye(k)
+    inverse = np.linalg.inv(covariance)
+    shift = np.einsum("nij,nj->ni", inverse, mean)
+    alpha, beta = (np.zeros(mean.shape), np.zeros(mean.shape)) if start is None else start
+    for number in range(_UPDATES):
+        posterior = np.linalg.inv(inverse + alpha[:, :, None] * eye)
+        m, v = np.einsum("nij,nj->ni", posterior, shift + beta), np.einsum("nii->ni", posterior)
+        left = 1.0 - alpha * v
+        own_mean, own_variance = (m - v * beta) / left, v / left
+        log_mass, slope, bend = positive_part(own_mean, own_variance)
+        kept = np.maximum(1.0 + own_variance * bend, _LEAST_VARIANCE)
+        change = -bend / kept - alpha, (slope - own_mean * bend) / kept - beta
+        moved = np.abs(change[1] - change[0] * m) * np.sqrt(v) + np.abs(change[0]) * v
+        if moved.max(initial=0.0) <= tolerance:
+            break
+        share = 1.0 if number < _DAMPED_AFTER else 0.5
+        alpha, beta = alpha + share * change[0], beta + share * change[1]
+    own = 0.5 * np.log(left) + left * (own_mean * (beta - 0.5 * alpha * own_mean) + 0.5 * own_variance * beta**2)
+    _, log_determinant = np.linalg.slogdet(eye + covariance * alpha[:, None, :])
+    together = 0.5 * np.einsum("ni,ni->n", m, shift + beta) - 0.5 * np.einsum("ni,ni->n", mean, shift)
+    return Orthant(together - 0.5 * log_determinant + (log_mass - own).sum(axis=1), alpha, beta)
