@@ -80,8 +80,9 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         object sets what these names leave at their defaults.
     inference : {"auto", "spectral", "markov", "moments", "eigenvectors", "inducing"}
         How to compute. "spectral" (any kernel), "markov" (Matérn of integer smoothness; large road-like graphs) and
-        "moments" (any kernel; large graphs of any other kind) agree with each other; "auto" chooses one of them. "eigenvectors" and "inducing" restrict it to leading eigenvectors or
-        inducing nodes, and can learn from batches.
+        "moments" (any kernel; large graphs of any other kind) agree with each other; "auto" chooses one of them.
+        "eigenvectors" and "inducing" restrict the posterior to leading eigenvectors or inducing nodes, and can learn
+        from batches.
     classes : sequence of hashable, optional
         All labels there are; by default those of a categorical Series, or those that occur. Classes without labelled
         nodes have a process like the others.

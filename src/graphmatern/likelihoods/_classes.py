@@ -160,9 +160,9 @@ class MultinomialProbit(_PerClass):
     >>> from graphmatern.likelihoods import MultinomialProbit
     >>> mean = torch.tensor([[3.0], [0.0], [0.0]], dtype=torch.float64)
     >>> MultinomialProbit(3).probabilities(mean, torch.ones_like(mean)).numpy().round(3)
-    array([[0.893],
-           [0.054],
-           [0.054]])
+    array([[0.885],
+           [0.058],
+           [0.058]])
     """
 
     approximation: ClassVar[Literal["bound", "moments", "classes"]] = "classes"

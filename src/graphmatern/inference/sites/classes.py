@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["ClassState", "CoupledClasses", "check_suits", "evaluate_classes", "match_classes"]
+__all__ = ["ClassState", "CoupledClasses", "CoupledProcesses", "check_suits", "evaluate_classes", "match_classes"]
 
 _CLEARLY = 0.8  # of the squared distance to a fixed point that may be left by an update
 
@@ -62,14 +62,8 @@ class ClassState:
         Approximate log evidence.
     precision, potential : ndarray, shape (n_classes, n)
         Of the sites on the processes, given that the levels are at their means.
-    levels : ndarray, shape (n, n)
-        L with LLᵀ = A.
-    in_covariance : ndarray, shape (n, n)
-        Derivative of the evidence in K.
-    mean : ndarray, shape (n, n_classes)
-        Of the processes at the observations.
-    covariance : ndarray, shape (n, n_classes, n_classes)
-        Between them.
+    posterior : CoupledProcesses
+        The processes at the observations.
     converged : bool
         Whether the updates came to rest.
     n_iterations : int
@@ -82,17 +76,14 @@ class ClassState:
     evidence: float
     precision: Floats
     potential: Floats
-    levels: Floats
-    in_covariance: Floats
-    mean: Floats
-    covariance: Floats
+    posterior: CoupledProcesses
     converged: bool = False
     n_iterations: int = 0
     n_clipped = 0
 
     def gradient(self, latent: LatentField) -> Floats:
         """Derivative of the negative evidence in the engine's coordinates, at a fixed point."""
-        return latent.pull_back(-self.in_covariance)
+        return latent.pull_back(-self.posterior.in_covariance())
 
     def log_likelihood(self, observed: SiteLikelihood) -> Any:
         """Nothing is to be learned of this likelihood."""
@@ -196,7 +187,7 @@ def evaluate_classes(latent: LatentField, observed: SiteLikelihood, sites: Sites
     others = np.array([np.delete(np.arange(n_classes), c) for c in range(n_classes)])[label]  # (n, n_classes - 1)
     alpha, beta = (np.take_along_axis(one.T, others, axis=1) for one in (sites.second, sites.first))
     d, t = _given_levels(label, others, alpha, beta, n_classes)
-    posterior = _Coupled(latent.covariance, d, t)
+    posterior = CoupledProcesses(latent.covariance, d, t)
     mean, covariance = posterior.mean, posterior.covariance
     # The site of an observation with its level integrated out: precision matrix Π, potentials that sum to 0.
     total = d.sum(axis=1)
@@ -239,10 +230,7 @@ def evaluate_classes(latent: LatentField, observed: SiteLikelihood, sites: Sites
         evidence,
         d.T.copy(),
         potential.T.copy(),
-        posterior.root,
-        posterior.in_covariance(),
-        mean,
-        covariance,
+        posterior,
     )
 
 
@@ -269,7 +257,7 @@ def _dot(one: Floats, other: Floats) -> Floats:
     return np.asarray(np.einsum("ni,ni->n", one, other))
 
 
-class _Coupled:
+class CoupledProcesses:
     """Processes with covariance K under sites (d, t) and the levels of n observations, which they share.
 
     Parameters
@@ -278,6 +266,19 @@ class _Coupled:
         K.
     d, t : ndarray, shape (n, n_classes)
         Precisions and potentials of the sites given the levels.
+
+    Attributes
+    ----------
+    mean : ndarray, shape (n, n_classes)
+        Of the processes at the observations.
+    covariance : ndarray, shape (n, n_classes, n_classes)
+        Between them.
+    root : ndarray, shape (n, n)
+        L with LLᵀ = A, the information on the levels.
+    level : ndarray, shape (n,)
+        Means of the levels.
+    log_determinant : float
+        Σ log det (I + K d_c) + log det A.
     """
 
     def __init__(self, k: Floats, d: Floats, t: Floats) -> None:

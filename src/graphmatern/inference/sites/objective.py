@@ -190,7 +190,7 @@ class SiteObjective:
         process = latent.process
         sites, levels = tuple(self._state.sites), None
         if isinstance(self._state, ClassState):
-            sites, levels = (self._state.potential, self._state.precision), self._state.levels
+            sites, levels = (self._state.potential, self._state.precision), self._state.posterior.root
         parts, end = [], 0
         for k, group in enumerate(self._engine.groups):
             start, end = end, end + len(group.nodes)
