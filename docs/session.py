@@ -42,7 +42,7 @@ graphmatern predict san-jose.gm --out speeds.geojson --plot speeds.png
 head -n 2 sensors.csv
 graphmatern fit roads.csv speeds.csv --sensors sensors.csv --nodes intersections.csv --out roads.gm
 # Texts are classes: papers that cite each other, and the topics of a tenth of them.
-graphmatern fit citations.csv topics.csv --largest-component --ignore-unknown --holdout 0.9 --nu 2 --out topics.gm
+graphmatern fit citations.csv topics.csv --largest-component --ignore-unknown --holdout 0.9 --out topics.gm
 graphmatern predict topics.gm --out topics-everywhere.csv
 head -n 2 topics-everywhere.csv
 # Nothing but what is there at the end.
