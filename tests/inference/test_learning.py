@@ -13,7 +13,7 @@ from graphmatern.inference import MarkovPrecision, Observations, Optimum, Priors
 from graphmatern.inference.learning.learn import search_minimum
 from graphmatern.inference.learning.optimize import curvature, find_minimum
 from graphmatern.inference.learning.parameters import Coordinate
-from graphmatern.inference.learning.rehearsal import is_large, neighbourhood, rehearse
+from graphmatern.inference.learning.rehearsal import is_large, neighbourhood, part_of_graph, rehearse
 from graphmatern.inference.markov.engine import MarkovEngine
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.likelihoods import Gaussian, Poisson
@@ -233,8 +233,11 @@ def test_part_of_a_large_graph_gives_start_and_curvature() -> None:
     y = (y - y.mean()) / y.std()
     observations = Observations(observed, y[:, None], np.ones((graph.n_nodes, 1)))
     problem = Problem(graph, gm.Matern(1, 3.0, fixed=("nu",)), Gaussian(), observations)
-    hint = rehearse(problem, MarkovEngine, 0, search_whole)
+    part = part_of_graph(problem)
+    assert part is not None
+    hint = rehearse(problem, part, MarkovEngine, 0, search_whole)
     assert hint is not None
+    assert hint[1] is not None
     whole, objective, _ = search_whole(problem, MarkovEngine(problem, observations.groups, 1))
     quick, *_ = search_whole(problem, MarkovEngine(problem, observations.groups, 1), None, hint, 2e-4)
     assert quick.converged

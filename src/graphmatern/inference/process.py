@@ -249,9 +249,13 @@ class Engine(ABC):
     #: Nats to be gained at which a search may stop.
     to_gain: ClassVar[float] = 1e-6
     #: Whether `Conditioned.information` is there to guide a search.
-    has_information: ClassVar[bool] = False
-    #: Whether a fit to part of a large graph should come first.
-    rehearses: ClassVar[bool] = False
+    has_information: bool = False
+
+    @classmethod
+    def rehearsal(cls, problem: Problem) -> Problem | None:
+        """A small part of a large problem, which should be fitted first; None where that is not worth it."""
+        del problem
+        return None
 
     def other_starts(self) -> list[Floats]:
         """Starting points that suit many data sets, beside the kernel's own."""
@@ -279,6 +283,17 @@ class Engine(ABC):
         """Whether an optimum found here is accurate enough to be preferred to other candidates'."""
         del position
         return True
+
+    def refine(self, conditioned: Sequence[tuple[Conditioned, int]]) -> bool:
+        """Whether estimates proved too rough at an optimum, and were made better for another search from there.
+
+        Parameters
+        ----------
+        conditioned : sequence of (Conditioned, int)
+            The groups at the optimum, after their gradients, and the replicates of each.
+        """
+        del conditioned
+        return False
 
     @property
     def matrix_size(self) -> int:

@@ -16,7 +16,7 @@ from graphmatern.inference.inducing.stochastic import train
 from graphmatern.inference.learning.optimize import Optimum, find_minimum
 from graphmatern.inference.learning.parameters import with_priors
 from graphmatern.inference.learning.problem import Fit, Known, Problem, Search
-from graphmatern.inference.learning.rehearsal import is_large, rehearse
+from graphmatern.inference.learning.rehearsal import rehearse
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.inference.sites.objective import SiteObjective
 from graphmatern.inference.threads import small_matrix_threads
@@ -120,11 +120,12 @@ def _learn_candidate(
 ) -> tuple[Engine, Fit]:
     """Learn with one of an engine's candidates."""
     hint = None
-    if kind.rehearses and known is None and problem.search.optimizer == "quasi-newton" and is_large(problem):
+    part = kind.rehearsal(problem) if known is None and problem.search.optimizer == "quasi-newton" else None
+    if part is not None:
         # A large graph is analysed by a thread of its own while a part of it is fitted.
         with ThreadPoolExecutor(1) as pool:
             made = pool.submit(make)
-            hint = rehearse(problem, kind, number, _search_candidate)
+            hint = rehearse(problem, part, kind, number, _search_candidate)
             engine = made.result()
     else:
         engine = make()
@@ -170,7 +171,7 @@ def _search_candidate(
     problem: Problem,
     engine: Engine,
     known: Known | None,
-    hint: tuple[Floats, Floats] | None,
+    hint: tuple[Floats, Floats | None] | None,
     to_gain: float | None = None,
 ) -> tuple[Optimum, Any, Objective]:
     """Optimum, objective without and with priors; ``hint`` is an optimum and a curvature to begin with."""
@@ -189,8 +190,8 @@ def _search_candidate(
             start = np.concatenate([engine.start, objective.start])
             if problem.search.optimizer is not None and coordinates:
                 start, *others = _ranked_starts(penalised, start, engine, problem, objective.start)
-            if objective.information is not None:
-                hessian = _with_priors_curvature(objective, coordinates)
+        if objective.information is not None:
+            hessian = _with_priors_curvature(objective, coordinates)
         # With the curvature known, fewer steps lead as near.
         enough = to_gain if to_gain is not None else objective.to_gain if hint is None else 2e-4
 

@@ -16,6 +16,7 @@ import numpy as np
 from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError, ResourceError
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
+from graphmatern.inference.learning.rehearsal import is_large, part_of_graph
 from graphmatern.inference.markov.precision import markov_precision
 from graphmatern.inference.markov.process import MarkovProcess, Workspace
 from graphmatern.inference.process import Engine
@@ -68,7 +69,6 @@ class MarkovEngine(Engine):
 
     name: ClassVar[str] = "markov"
     to_gain: ClassVar[float] = 1e-7
-    rehearses: ClassVar[bool] = True
 
     def __init__(self, problem: Problem, groups: list[Group], nu: int) -> None:
         self._problem, self.groups = problem, groups
@@ -101,6 +101,11 @@ class MarkovEngine(Engine):
         self._free = np.array([one is not None for one in every])
         self.coordinates = [one for one in every if one is not None]
         self._dense = self._choose_dense()
+
+    @classmethod
+    def rehearsal(cls, problem: Problem) -> Problem | None:
+        """Part of a large graph."""
+        return part_of_graph(problem) if is_large(problem) else None
 
     @classmethod
     def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Self]]:

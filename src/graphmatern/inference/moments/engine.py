@@ -18,6 +18,8 @@ from scipy.fft import dct
 from graphmatern._validation import warn
 from graphmatern.errors import NumericalError, NumericalWarning, ResourceError
 from graphmatern.inference.learning.parameters import free_parameters, move_parameters
+from graphmatern.inference.learning.rehearsal import part_of_observations
+from graphmatern.inference.moments.krylov import KrylovConditioned, KrylovProcess
 from graphmatern.inference.moments.operator import LaplacianOperator, coefficients_from_values
 from graphmatern.inference.moments.predictive import PriorField
 from graphmatern.inference.moments.process import MomentProcess, ObservedNodes
@@ -33,13 +35,19 @@ if TYPE_CHECKING:
     from graphmatern.inference.learning.parameters import Coordinate
     from graphmatern.inference.learning.problem import Problem
     from graphmatern.inference.observations import Group
+    from graphmatern.inference.process import Conditioned
     from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
 
-__all__ = ["MomentsEngine", "laplacian_operator", "moments_seconds"]
+__all__ = ["MOST_DENSE", "MomentsEngine", "laplacian_operator", "moments_seconds"]
 
+MOST_DENSE = 4_000  # observed nodes between which the covariance is kept; with more, it is a matter of products
 TOLERANCE = 1e-10  # of K, relative in spectral norm
+_TOLERANCE_OF_MANY = 1e-8  # with so many observations that everything is estimated anyway
+_PART = 400  # of many observed nodes, which are fitted first
+_PROBES, _MOST_PROBES = 16, 128
+_ROUGH, _FINE = 0.5, 0.35  # errors of an optimum due to probes, relative to the data's: too large, and aimed at
 _FIRST_DEGREE, _MOST_DEGREE = 32, 2_000
 _SOON = 3.0  # seconds of products for a start that may not be needed
 _BUDGET = 600.0  # seconds of products, beyond which degrees are not raised
@@ -85,6 +93,10 @@ class MomentsEngine(Engine):
         self._raw, self.coordinates, self.start = free_parameters(self._kernel, problem.rules)
         self._operator = laplacian_operator(problem)
         self._observed = ObservedNodes(groups)
+        self.has_information = self._many = len(self._observed.nodes) > MOST_DENSE
+        self._tolerance = _TOLERANCE_OF_MANY if self._many else TOLERANCE
+        self._n_probes = _PROBES
+        self._errors: dict[str, Any] = {}
         self._check_memory()
         self._degree = 0
         per_degree = moments_seconds(self._operator.products.nnz, len(self._observed.nodes), 1)
@@ -104,7 +116,7 @@ class MomentsEngine(Engine):
         def fits(value: float) -> bool:
             position[place] = value
             move_parameters(self._raw, position)
-            return self._truncation(self._most_degree) <= TOLERANCE
+            return self._truncation(self._most_degree) <= self._tolerance
 
         low, high = coordinate.low, coordinate.high
         if not fits(low):
@@ -120,13 +132,20 @@ class MomentsEngine(Engine):
         return replace(coordinate, high=min(coordinate.high, low))
 
     @classmethod
+    def rehearsal(cls, problem: Problem) -> Problem | None:
+        """Some of many observations."""
+        many = len(np.unique(problem.observations.nodes)) > MOST_DENSE
+        return part_of_observations(problem, _PART) if many else None
+
+    @classmethod
     def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Self]]:
         """The engine itself."""
         return [lambda: cls(problem, groups)]
 
     def _check_memory(self) -> None:
         count = len(self._observed.nodes)
-        needed = 8 * (200 + 60) * count**2
+        n, width = self._problem.graph.n_nodes, _PROBES + sum(group.data.shape[1] for group in self.groups)
+        needed = 8 * (6 * count * width + 8 * n * 32) if self._many else 8 * (200 + 60) * count**2
         if needed > 0.8 * available_memory():
             raise ResourceError(
                 f"moments of {count:,} observed nodes need about {format_bytes(needed)} of memory, of "
@@ -155,7 +174,7 @@ class MomentsEngine(Engine):
     def needed_degree(self, most: int = _MOST_DEGREE) -> int | None:
         """Degree at which the kernel, as it is, is accurate enough; None where it would be absurd."""
         degree = _FIRST_DEGREE
-        while self._truncation(degree) > TOLERANCE:
+        while self._truncation(degree) > self._tolerance:
             if degree >= most:
                 return None
             degree = min(int(1.5 * degree), most)
@@ -163,7 +182,7 @@ class MomentsEngine(Engine):
 
     def _extend(self, position: Floats) -> None:
         """Raise the degree until the kernel at a position is accurate; refuse where that takes too long."""
-        if self._degree and self._truncation(self._degree) <= TOLERANCE:
+        if not self._many and self._degree and self._truncation(self._degree) <= self._tolerance:
             return
         degree = self.needed_degree(self._most_degree)
         if degree is None:
@@ -172,6 +191,9 @@ class MomentsEngine(Engine):
                 "(a) a long lengthscale: bound it; (b) weights or degrees over many orders of magnitude: use "
                 "normalized=True; (c) a road-like graph: use engine='markov'."
             )
+        if self._many:
+            self._degree = degree
+            return
         self._degree = max(degree, self._degree)
         self._observed.make(self._operator, self._degree, self._combinations(position))
 
@@ -192,17 +214,23 @@ class MomentsEngine(Engine):
         return np.asarray(left[:, sizes > _KEPT * sizes[0]])
 
     # ------------------------------------------------------------------ the process
-    def at(self, position: Floats) -> MomentProcess:
+    def at(self, position: Floats) -> MomentProcess | KrylovProcess:
         """Return the process at some coordinates."""
         move_parameters(self._raw, position)
         self._extend(position)
         values, here = self._values(self._degree), position.copy()
-        return MomentProcess(self._observed, self.groups, values, self._raw, lambda: self._prior(here))
+
+        def prior() -> PriorField:
+            return self._prior(here)
+
+        if self._many:
+            return KrylovProcess(self._operator, self.groups, values, self._raw, self._n_probes, prior)
+        return MomentProcess(self._observed, self.groups, values, self._raw, prior)
 
     def _prior(self, position: Floats) -> PriorField:
         """The process on all nodes, by polynomials of no higher degree than it needs."""
         move_parameters(self._raw, position)
-        degree = min(self.needed_degree() or self._degree, self._degree)
+        degree = self.needed_degree() or self._degree
         with torch.no_grad():
             values = self._values(degree).numpy()
         both = np.stack([values, np.sqrt(np.maximum(values, 0.0))], axis=1)
@@ -244,7 +272,31 @@ class MomentsEngine(Engine):
         count = single.shape[0]
         spread = float(single.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0
         self._warn_of_noise(error * float(np.abs(values).max()))
-        return {"degree": self._degree, "truncation_error": error, "variance_error": spread}
+        return {"degree": self._degree, "truncation_error": error, "variance_error": spread, **self._errors}
+
+    def refine(self, conditioned: Sequence[tuple[Conditioned, int]]) -> bool:
+        """Take more probes where they move the optimum by a good part of what the data leave open."""
+        if not self._many:
+            return False
+        many = [(one, r) for one, r in conditioned if isinstance(one, KrylovConditioned)]
+        information = np.asarray(sum(r * one.information() for one, r in many))
+        deviations = np.asarray(sum(r * one.gradient_deviations() for one, r in many))
+        variances = np.asarray(sum(r**2 * one.log_determinants.var(ddof=1) for one, r in many))
+        count = self._n_probes
+        covariance = np.linalg.pinv(information)
+        moved = covariance @ (deviations.T @ deviations / (count * (count - 1))) @ covariance
+        errors, known = np.sqrt(np.diag(moved)), np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+        labels = [*(one.label for one in self.coordinates), "noise"]
+        self._errors = {
+            "probes": count,
+            "evidence_error": 0.5 * float(np.sqrt(variances / count)),
+            "parameter_errors": dict(zip(labels, (float(error) for error in errors), strict=True)),
+        }
+        share = float((errors / known).max())
+        if share <= _ROUGH or count >= _MOST_PROBES:
+            return False
+        self._n_probes = min(_MOST_PROBES, int(np.ceil(count * (share / _FINE) ** 2)))
+        return True
 
     def _warn_of_noise(self, absolute: float) -> None:
         noise = getattr(self._problem.likelihood, "noise", None)

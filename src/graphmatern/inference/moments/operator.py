@@ -87,6 +87,23 @@ class LaplacianOperator:
         found = self.products.apply(coefficients, columns)
         return found if self._root_mass is None else np.asarray(found / self._root_mass[:, None])
 
+    def between(self, nodes: Longs, coefficients: Floats, columns: Floats) -> Floats:
+        """A^(−½) Σ c_k T_k(S) A^(−½) between some nodes, each once, times columns; shape (n_sets, n, k).
+
+        ``coefficients`` has a column for each set, shape (degree + 1, n_sets).
+        """
+        if self._root_mass is None:
+            return self.products.between(nodes, coefficients, columns)
+        scale = self._root_mass[nodes][:, None]
+        return np.asarray(self.products.between(nodes, coefficients, columns / scale) / scale)
+
+    def forms(self, nodes: Longs, left: Floats, right: Floats, degree: int) -> Floats:
+        """Forms uᵀ A^(−½) T_k(S) A^(−½) v between some nodes, for pairs of columns; shape (degree + 1, k)."""
+        if self._root_mass is None:
+            return self.products.forms(nodes, left, right, degree)
+        scale = self._root_mass[nodes][:, None]
+        return self.products.forms(nodes, left / scale, right / scale, degree)
+
     def units(self, nodes: Longs) -> Floats:
         """Columns of the identity; shape (n_nodes, n)."""
         found = np.zeros((self.graph.n_nodes, len(nodes)))

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg as la
 
 from graphmatern.inference.dense import root_of
+from graphmatern.inference.moments.diagonal import Diagonal, estimate_diagonal
 from graphmatern.inference.observations import sum_by_node
 from graphmatern.inference.process import Predictive
 
@@ -16,18 +17,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.inference.dense import CovarianceConditioned
+    from graphmatern.inference.moments.krylov import KrylovConditioned
     from graphmatern.inference.moments.operator import LaplacianOperator
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["MomentPredictive", "PriorField"]
+__all__ = ["KrylovPredictive", "MomentPredictive", "PriorField"]
 
 _KEPT_ENTRIES = 2**27  # of covariances between all nodes and those observed
 _EXACT_NODES = 4_000  # prior variances of so many nodes are computed one by one
-_PROBES = 64  # for prior variances of more
 _AT_ONCE = 64
-_SEED = 11
+_SOLVED_NODES = 256  # posterior variances of so many nodes are solved for one by one
+_PREDICTING, _ROUGHLY = 1e-9, 1e-3  # residuals, relative, of solutions and of estimates
 
 
 class PriorField:
@@ -69,7 +71,7 @@ class PriorField:
         """Prior variances of some nodes: one by one for few, else all of them from probes; shape (n,)."""
         distinct, place = np.unique(nodes, return_inverse=True)
         if len(distinct) > _EXACT_NODES:
-            return self.estimated_variances[0][nodes]
+            return self.estimated_variances.values[nodes]
         found = np.empty(len(distinct))
         for start in range(0, len(distinct), _AT_ONCE):
             part = distinct[start : start + _AT_ONCE]
@@ -77,28 +79,18 @@ class PriorField:
         return found[place]
 
     @cached_property
-    def estimated_variances(self) -> tuple[Floats, Floats]:
-        """Prior variances of all nodes from probes, and their standard errors; each of shape (n_nodes,).
+    def estimated_variances(self) -> Diagonal:
+        """Prior variances of all nodes from probes."""
+        operator = self.operator
+        found = estimate_diagonal(operator, lambda columns: operator.products.apply(self.coefficients, columns))
+        return in_masses(found, operator)
 
-        What the Laplacian maps to 0 is taken out of the probes: its part is exact, and would be most of the error.
-        """
-        graph, rng, operator = self.operator.graph, np.random.default_rng(_SEED), self.operator
-        null, parts = operator.null_vectors, graph.components
-        weight = float(self.coefficients @ (-1.0) ** np.arange(len(self.coefficients)))
-        total, squares = np.zeros(self.n_nodes), np.zeros(self.n_nodes)
-        for start in range(0, _PROBES, _AT_ONCE):
-            count = min(_AT_ONCE, _PROBES - start)
-            probes = np.asarray(rng.integers(0, 2, (self.n_nodes, count)) * 2.0 - 1.0, dtype=np.float64)
-            images = operator.products.apply(self.coefficients, probes)
-            along = sum_by_node(parts, null[:, None] * probes, int(parts.max()) + 1)
-            images -= weight * null[:, None] * along[parts]
-            single = probes * images
-            total += single.sum(axis=1)
-            squares += (single**2).sum(axis=1)
-        mean = total / _PROBES
-        error = np.sqrt(np.maximum(squares / _PROBES - mean**2, 0.0) / _PROBES)
-        inverse_mass = 1.0 if graph.masses is None else 1.0 / graph.masses
-        return np.maximum((mean + weight * null**2) * inverse_mass, 0.0), error * inverse_mass
+
+def in_masses(found: Diagonal, operator: LaplacianOperator) -> Diagonal:
+    """The diagonal of A^(−½) X A^(−½), which is positive, from that of X."""
+    masses = operator.graph.masses
+    inverse = 1.0 if masses is None else 1.0 / masses
+    return Diagonal(np.maximum(found.values, 0.0) * inverse, found.errors * inverse, found.n_probes)
 
 
 class MomentPredictive(Predictive):
@@ -179,3 +171,76 @@ class MomentPredictive(Predictive):
         posterior = covariance - covariance @ conditioned.inverse @ covariance
         drawn = root_of(0.5 * (posterior + posterior.T)) @ normal
         return np.asarray((vectors[:, keep] / values[keep]) @ (vectors[:, keep].T @ (prior - drawn)))
+
+
+class KrylovPredictive(Predictive):
+    """The process under sites at more nodes than fit a dense matrix.
+
+    Parameters
+    ----------
+    prior : PriorField
+        The process on all nodes.
+    conditioned : KrylovConditioned
+        The process at the observations.
+    """
+
+    def __init__(self, prior: PriorField, conditioned: KrylovConditioned) -> None:
+        self._prior, self._conditioned = prior, conditioned
+
+    def _spread(self, solved: Floats) -> Floats:
+        """K between all nodes and those observed, times D u; shape (n_nodes, k)."""
+        return self._prior.spread(self._conditioned.nodes, self._conditioned.unwhiten(solved))
+
+    def means(self, nodes: Longs, potentials: Floats) -> Floats:
+        """Means of f at some nodes; shape (n_nodes, k)."""
+        conditioned = self._conditioned
+        return self._spread(conditioned.solve_whitened(conditioned.whiten(potentials), _PREDICTING))[nodes]
+
+    def _explained_by_data(self, covariances: Floats, tolerance: float) -> Floats:
+        """Solve for covariances with the observed nodes: B⁻¹ D K_x·; shape (n_distinct, k)."""
+        conditioned = self._conditioned
+        return conditioned.solve_whitened(conditioned.unwhiten(covariances), tolerance)
+
+    @cached_property
+    def estimated_variances(self) -> Diagonal:
+        """Variances of all nodes from probes."""
+        operator, observed = self._prior.operator, self._conditioned.nodes
+        masses = operator.graph.masses
+        root = 1.0 if masses is None else np.sqrt(masses)[:, None]
+
+        def times(columns: Floats) -> Floats:
+            prior = operator.apply(self._prior.coefficients, root * columns)
+            return np.asarray(root * (prior - self._spread(self._explained_by_data(prior[observed], _ROUGHLY))))
+
+        return in_masses(estimate_diagonal(operator, times), operator)
+
+    def variances(self, nodes: Longs) -> Floats:
+        """Variances of f at some nodes; shape (n_nodes,)."""
+        distinct, place = np.unique(nodes, return_inverse=True)
+        if len(distinct) > _SOLVED_NODES:
+            return self.estimated_variances.values[nodes]
+        found = np.empty(len(distinct))
+        for start in range(0, len(distinct), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            found[part] = np.diag(self.covariances(distinct[part]))
+        return np.maximum(found, 0.0)[place]
+
+    def covariances(self, nodes: Longs) -> Floats:
+        """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
+        columns = self._prior.columns(nodes)
+        with_data = columns[self._conditioned.nodes]
+        solved = self._explained_by_data(with_data, _PREDICTING)
+        found = columns[nodes] - self._conditioned.unwhiten(with_data).T @ solved
+        return np.asarray(0.5 * (found + found.T))
+
+    def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
+        """Draws of f minus its mean: of the prior, less what noisy observations of it say; (n_samples, n_nodes)."""
+        found, conditioned = np.empty((n_samples, len(nodes))), self._conditioned
+        for start in range(0, n_samples, _AT_ONCE):
+            count = min(_AT_ONCE, n_samples - start)
+            prior = self._prior.draw(count, rng)
+            seen = conditioned.unwhiten(prior[conditioned.nodes])
+            seen += conditioned.observed * rng.standard_normal(seen.shape)
+            moved = prior - self._spread(conditioned.solve_whitened(seen, _PREDICTING))
+            found[start : start + count] = moved[nodes].T
+        return found

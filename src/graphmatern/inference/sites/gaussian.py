@@ -121,9 +121,13 @@ class GaussianObjective:
         return Posterior(parts, observations, copy.deepcopy(self.likelihood), self._problem.effect_precision)
 
     def begin_afresh(self, optimum: Optimum, objective: Objective) -> bool:
-        """Nothing could begin afresh."""
-        del optimum, objective
-        return False
+        """Whether the engine wants another search, with better estimates."""
+        if self._latest is None or not np.array_equal(self._latest[0], optimum.position):
+            if not self._engine.has_information:
+                return False
+            objective(optimum.position)
+        assert self._latest is not None
+        return self._engine.refine(self._latest[2])
 
     def finish(self) -> None:
         """Nothing was approximate."""
