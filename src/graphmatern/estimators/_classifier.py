@@ -96,6 +96,8 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     <priors>
     <random_state>
     <n_threads>
+    <device>
+    <dtype>
     <verbose>
 
     Attributes
@@ -154,6 +156,8 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         priors: Mapping[str, LogNormal] | None = None,
         random_state: int | None = None,
         n_threads: int | None = None,
+        device: str = "cpu",
+        dtype: Literal["float64", "float32"] = "float64",
         verbose: bool | None = None,
     ) -> None:
         self.graph = graph
@@ -176,6 +180,8 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         self.priors = priors
         self.random_state = random_state
         self.n_threads = n_threads
+        self.device = device
+        self.dtype = dtype
         self.verbose = verbose
 
     # ------------------------------------------------------------------ fitting
@@ -267,6 +273,8 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
                 "search": search_of(self),
                 "n_eigenpairs": self.n_eigenpairs,
                 "n_threads": self.n_threads,
+                "device": self.device,
+                "dtype": self.dtype,
                 "compares": True,
                 "settings": settings,
                 **options,

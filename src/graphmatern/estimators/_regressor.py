@@ -91,6 +91,8 @@ class GraphGPRegressor(RegressionResults):
     <priors>
     <random_state>
     <n_threads>
+    <device>
+    <dtype>
     <verbose>
 
     Attributes
@@ -158,6 +160,8 @@ class GraphGPRegressor(RegressionResults):
         priors: Mapping[str, LogNormal] | None = None,
         random_state: int | None = None,
         n_threads: int | None = None,
+        device: str = "cpu",
+        dtype: Literal["float64", "float32"] = "float64",
         verbose: bool | None = None,
     ) -> None:
         self.graph = graph
@@ -178,6 +182,8 @@ class GraphGPRegressor(RegressionResults):
         self.priors = priors
         self.random_state = random_state
         self.n_threads = n_threads
+        self.device = device
+        self.dtype = dtype
         self.verbose = verbose
 
     def fit(
@@ -270,6 +276,8 @@ class GraphGPRegressor(RegressionResults):
                 "search": search_of(self),
                 "n_eigenpairs": self.n_eigenpairs,
                 "n_threads": self.n_threads,
+                "device": self.device,
+                "dtype": self.dtype,
                 "effect_precision": 0.0 if likelihood.gaussian else _EFFECT_PRECISION,
                 **options,
             }

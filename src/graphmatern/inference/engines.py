@@ -66,6 +66,9 @@ def choose_engine(problem: Problem, wanted: str) -> Choice:
     check_choice("engine", wanted, ("auto", *ENGINES), KernelError)
     if wanted != "auto":
         return Choice(wanted, "asked for", bool(problem.normalized))
+    if (problem.device, problem.dtype) != ("cpu", "float64"):
+        normalized = _is_unequal(problem) if problem.normalized is None else problem.normalized
+        return Choice("moments", f"{problem.dtype} on {problem.device} was asked for", normalized)
     n, possible = problem.graph.n_nodes, smoothnesses(problem.kernel, problem.rules)
     plain = replace(problem, normalized=bool(problem.normalized))
     if eigenpairs_used(problem.graph, None) is None or problem.n_eigenpairs is not None:

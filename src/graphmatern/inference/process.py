@@ -247,7 +247,9 @@ class Engine(ABC):
 
     # ------------------------------------------------------------------ what follows, unless an engine knows better
     #: Nats to be gained at which a search may stop.
-    to_gain: ClassVar[float] = 1e-6
+    to_gain: float = 1e-6
+    #: Longest step of a search in any coordinate.
+    longest_step: ClassVar[float] = 2.0
     #: Whether `Conditioned.information` is there to guide a search.
     has_information: bool = False
 
@@ -284,13 +286,13 @@ class Engine(ABC):
         del position
         return True
 
-    def refine(self, conditioned: Sequence[tuple[Conditioned, int]]) -> bool:
+    def refine(self, conditioned: Callable[[], Sequence[tuple[Conditioned, int]]]) -> bool:
         """Whether estimates proved too rough at an optimum, and were made better for another search from there.
 
         Parameters
         ----------
-        conditioned : sequence of (Conditioned, int)
-            The groups at the optimum, after their gradients, and the replicates of each.
+        conditioned : callable
+            Returns the groups at the optimum, after their gradients, and the replicates of each.
         """
         del conditioned
         return False

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array, eye_array
 
 from graphmatern.sparse._compile import jit
-from graphmatern.sparse._resources import available_threads
+from graphmatern.sparse._resources import available_memory, available_threads
 from graphmatern.sparse._threads import Crew
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChebyshevProducts"]
 
-_KEPT_BYTES = 2**29  # of blocks that are kept to go on from
+_KEPT_SHARE = 0.25  # of the memory, for blocks that are kept to go on from
 _COLUMNS = 32  # of a block; with fewer, loading indices costs more than using them
 
 
@@ -175,7 +175,7 @@ class ChebyshevProducts:
             Where the last two blocks are kept, to go on from there another time; only where they are not too large.
         """
         found = np.empty((degree + 1, len(nodes), len(nodes)))
-        kept = None if 16 * self.n * len(nodes) > _KEPT_BYTES else kept
+        kept = None if 16.0 * self.n * len(nodes) > _KEPT_SHARE * available_memory() else kept
         first = 0 if known is None or not kept else len(known)
         if first:
             assert known is not None

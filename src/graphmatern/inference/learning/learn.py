@@ -193,7 +193,7 @@ def _search_candidate(
         if objective.information is not None:
             hessian = _with_priors_curvature(objective, coordinates)
         # With the curvature known, fewer steps lead as near.
-        enough = to_gain if to_gain is not None else objective.to_gain if hint is None else 2e-4
+        enough = to_gain if to_gain is not None else objective.to_gain if hint is None else max(2e-4, objective.to_gain)
 
         def search(start: Floats) -> Optimum:
             return search_minimum(
@@ -204,6 +204,7 @@ def _search_candidate(
                 hessian=hessian,
                 first_step=objective.first_step,
                 to_gain=enough,
+                longest_step=engine.longest_step,
             )
 
         count = 0
@@ -272,6 +273,7 @@ def search_minimum(
     hessian: Hessian | None = None,
     first_step: float = 1.0,
     to_gain: float | None = None,
+    longest_step: float = 2.0,
 ) -> Optimum:
     """Find the best parameters from one or several starting points.
 
@@ -291,6 +293,8 @@ def search_minimum(
         Longest first step in any direction without such a guess.
     to_gain : float, optional
         BFGS is used, and stops where it expects to gain less than this; L-BFGS by default.
+    longest_step : float
+        Longest step of BFGS in any direction.
     """
     if search.optimizer is None or not coordinates:
         value, gradient = objective(start)
@@ -313,6 +317,7 @@ def search_minimum(
                 learning_rate=search.learning_rate,
                 hessian=guess,
                 first_step=first_step,
+                longest_step=longest_step,
                 **({} if to_gain is None else {"to_gain": to_gain}),
                 progress=search.progress,
             )

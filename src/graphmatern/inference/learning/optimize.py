@@ -68,6 +68,7 @@ def find_minimum(
     tolerance: float = 1e-5,
     first_step: float = 1.0,
     to_gain: float = 2e-4,
+    longest_step: float = 2.0,
     progress: bool | None = None,
 ) -> Optimum:
     """Minimise a function of its value and gradient.
@@ -96,6 +97,8 @@ def find_minimum(
     to_gain : float
         BFGS stops where it expects to gain less than this. With 2e-4 nats to gain, parameters are within some
         hundredths of a standard error of the optimum.
+    longest_step : float
+        Longest step of BFGS in any direction: never more than a factor of e² at once by default.
     progress : bool, optional
         Whether to show a progress bar; by default, where the error stream is a terminal.
 
@@ -137,7 +140,7 @@ def find_minimum(
                 size = float(np.abs(at_start[1]).max(initial=0.0)) / first_step
                 hessian = max(1.0, size) * np.eye(len(start))
             steps = max_iterations if callable(hessian) else min(max_iterations, _BFGS_STEPS)
-            optimum = _quasi_newton(counted, start, at_start, low, high, hessian, steps, to_gain)
+            optimum = _quasi_newton(counted, start, at_start, low, high, hessian, steps, to_gain, longest_step)
             # Where the curvature is large and known, so may derivatives be.
             steep = not trusted and _steepest(optimum.position, optimum.gradient, low, high) > _STEEP
             if (optimum.converged and not steep) or (steps == max_iterations and not callable(hessian)):
@@ -191,6 +194,7 @@ def _quasi_newton(
     hessian: Hessian,
     steps: int,
     to_gain: float,
+    longest_step: float,
 ) -> Optimum:
     """BFGS within bounds from a guess of the Hessian, for costly objectives.
 
@@ -209,7 +213,7 @@ def _quasi_newton(
         expected = -0.5 * float(gradient @ direction)
         if expected < to_gain:
             return Optimum(position, value, gradient, count, True, f"less than {to_gain:g} nats to gain")
-        size = min(1.0, 2.0 / float(np.abs(direction).max()))  # never more than a factor of e² at once
+        size = min(1.0, longest_step / float(np.abs(direction).max()))
         while True:
             trial = np.clip(position + size * direction, low, high)
             count += 1

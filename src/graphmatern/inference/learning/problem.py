@@ -95,6 +95,8 @@ class Problem:
         How to look for the best of them.
     n_eigenpairs, n_threads : int, optional
         For engines that use them; their own choice by default.
+    device, dtype : str
+        Where the products of the moments engine are computed, and in which numbers.
     effect_precision : float
         Prior precision of the coefficients of linear effects; 0 for a flat prior, which Gaussian noise bears.
     compares : bool
@@ -114,6 +116,8 @@ class Problem:
     search: Search = field(default_factory=Search)
     n_eigenpairs: int | None = None
     n_threads: int | None = None
+    device: str = "cpu"
+    dtype: str = "float64"
     effect_precision: float = 0.0
     compares: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -68,7 +68,7 @@ class MarkovEngine(Engine):
     """
 
     name: ClassVar[str] = "markov"
-    to_gain: ClassVar[float] = 1e-7
+    to_gain: float = 1e-7
 
     def __init__(self, problem: Problem, groups: list[Group], nu: int) -> None:
         self._problem, self.groups = problem, groups

@@ -19,18 +19,21 @@ from graphmatern._validation import warn
 from graphmatern.errors import NumericalError, NumericalWarning, ResourceError
 from graphmatern.inference.learning.parameters import free_parameters, move_parameters
 from graphmatern.inference.learning.rehearsal import part_of_observations
+from graphmatern.inference.moments.device import DeviceProducts
 from graphmatern.inference.moments.krylov import KrylovConditioned, KrylovProcess
 from graphmatern.inference.moments.operator import LaplacianOperator, coefficients_from_values
 from graphmatern.inference.moments.predictive import PriorField
 from graphmatern.inference.moments.process import MomentProcess, ObservedNodes
+from graphmatern.inference.moments.values import KernelValues
 from graphmatern.inference.process import Engine
 from graphmatern.inference.spectral.engine import starting_kernel, typical_starts
-from graphmatern.sparse import available_memory, format_bytes
+from graphmatern.sparse import ChebyshevProducts, available_memory, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+    from scipy.sparse import csr_array
 
     from graphmatern.inference.learning.parameters import Coordinate
     from graphmatern.inference.learning.problem import Problem
@@ -44,9 +47,10 @@ __all__ = ["MOST_DENSE", "MomentsEngine", "laplacian_operator", "moments_seconds
 
 MOST_DENSE = 4_000  # observed nodes between which the covariance is kept; with more, it is a matter of products
 TOLERANCE = 1e-10  # of K, relative in spectral norm
-_TOLERANCE_OF_MANY = 1e-8  # with so many observations that everything is estimated anyway
-_PART = 400  # of many observed nodes, which are fitted first
+_TOLERANCE_OF_MANY = 1e-7  # with so many observations that everything is estimated anyway
+_PART = 200  # of many observed nodes, which are fitted first
 _PROBES, _MOST_PROBES = 16, 128
+_ITERATIONS = 25  # of conjugate gradients, about
 _ROUGH, _FINE = 0.5, 0.35  # errors of an optimum due to probes, relative to the data's: too large, and aimed at
 _FIRST_DEGREE, _MOST_DEGREE = 32, 2_000
 _SOON = 3.0  # seconds of products for a start that may not be needed
@@ -59,10 +63,15 @@ _SEED = 7
 
 def laplacian_operator(problem: Problem) -> LaplacianOperator:
     """The operator of a problem's Laplacian, made once and kept with the graph."""
-    key = ("moments", problem.normalized, problem.n_threads)
+    key = ("moments", problem.normalized, problem.n_threads, problem.device, problem.dtype)
 
     def make() -> LaplacianOperator:
-        return LaplacianOperator(problem.graph, normalized=bool(problem.normalized), n_threads=problem.n_threads)
+        def products(matrix: csr_array[Any], low: float, high: float) -> ChebyshevProducts:
+            if problem.device == "cpu" and problem.dtype == "float64":
+                return ChebyshevProducts(matrix, low, high, problem.n_threads)
+            return DeviceProducts(matrix, low, high, torch.device(problem.device), getattr(torch, problem.dtype))
+
+        return LaplacianOperator(problem.graph, normalized=bool(problem.normalized), products=products)
 
     return problem.graph.cached(key, make)
 
@@ -84,7 +93,7 @@ class MomentsEngine(Engine):
     """
 
     name: ClassVar[str] = "moments"
-    to_gain: ClassVar[float] = 1e-7
+    longest_step: ClassVar[float] = 0.7  # further away, higher degrees are needed, perhaps for nothing
 
     def __init__(self, problem: Problem, groups: list[Group]) -> None:
         self.groups, self._problem = groups, problem
@@ -95,14 +104,20 @@ class MomentsEngine(Engine):
         self._observed = ObservedNodes(groups)
         self.has_information = self._many = len(self._observed.nodes) > MOST_DENSE
         self._tolerance = _TOLERANCE_OF_MANY if self._many else TOLERANCE
+        self.to_gain = 2e-3 if self._many else 1e-7
         self._n_probes = _PROBES
         self._errors: dict[str, Any] = {}
         self._check_memory()
         self._degree = 0
-        per_degree = moments_seconds(self._operator.products.nnz, len(self._observed.nodes), 1)
-        self._most_degree = int(np.clip(_BUDGET / per_degree, _FIRST_DEGREE, _MOST_DEGREE))
+        self._per_degree = moments_seconds(self._operator.products.nnz, self._n_columns, 1)
+        self._most_degree = int(np.clip(_BUDGET / self._per_degree, _FIRST_DEGREE, _MOST_DEGREE))
         if problem.search.optimizer is not None:
             self.coordinates = [self._bounded(place, one) for place, one in enumerate(self.coordinates)]
+
+    @property
+    def _n_columns(self) -> int:
+        """How many columns go through a polynomial: of every observed node once, or of every iteration."""
+        return _PROBES * _ITERATIONS if self._many else len(self._observed.nodes)
 
     def _bounded(self, place: int, coordinate: Coordinate) -> Coordinate:
         """Bound a lengthscale by what polynomials of the highest degree can express."""
@@ -161,24 +176,24 @@ class MomentsEngine(Engine):
         norms = torch.as_tensor(coefficients_from_values(degree).T @ traces)
         return self._kernel.spectral_weights(points, norms, self._problem.graph.n_nodes)
 
-    def _truncation(self, degree: int) -> float:
-        """Largest error of the interpolating polynomial, relative to the largest value of the kernel's function."""
-        finer = 2 * degree + 1
+    def _tail(self, most: int) -> Floats:
+        """Largest error of a polynomial of each degree up to ``most``, relative to the largest value; (most + 1,)."""
+        finer = 2 * most + 1
         points = torch.as_tensor(self._operator.eigenvalues(finer))
         with torch.no_grad():
             # The scale does not matter: any positive norms serve.
             values = self._kernel.spectral_weights(points, torch.ones(finer + 1, dtype=torch.float64), 1).numpy()
-        coefficients = dct(values) / (finer + 1)  # the first is twice what it should be, and is not used
-        return float(np.abs(coefficients[degree + 1 :]).sum() / np.abs(values).max())
+        sizes = np.abs(dct(values)) / (finer + 1)  # the first is twice what it should be, and is not used
+        return np.asarray(np.cumsum(sizes[::-1])[::-1][1 : most + 2] / np.abs(values).max())
+
+    def _truncation(self, degree: int) -> float:
+        """Largest error of the interpolating polynomial, relative to the largest value of the kernel's function."""
+        return float(self._tail(degree)[-1])
 
     def needed_degree(self, most: int = _MOST_DEGREE) -> int | None:
         """Degree at which the kernel, as it is, is accurate enough; None where it would be absurd."""
-        degree = _FIRST_DEGREE
-        while self._truncation(degree) > self._tolerance:
-            if degree >= most:
-                return None
-            degree = min(int(1.5 * degree), most)
-        return degree
+        enough = np.flatnonzero(self._tail(most) <= self._tolerance)
+        return int(enough[0]) if len(enough) else None
 
     def _extend(self, position: Floats) -> None:
         """Raise the degree until the kernel at a position is accurate; refuse where that takes too long."""
@@ -194,7 +209,8 @@ class MomentsEngine(Engine):
         if self._many:
             self._degree = degree
             return
-        self._degree = max(degree, self._degree)
+        # A little more than is needed now will be needed soon.
+        self._degree = int(np.clip(1.25 * degree, _FIRST_DEGREE, self._most_degree))
         self._observed.make(self._operator, self._degree, self._combinations(position))
 
     def _combinations(self, position: Floats) -> Floats:
@@ -218,14 +234,14 @@ class MomentsEngine(Engine):
         """Return the process at some coordinates."""
         move_parameters(self._raw, position)
         self._extend(position)
-        values, here = self._values(self._degree), position.copy()
+        values, here = KernelValues(self._values(self._degree), self._raw), position.copy()
 
         def prior() -> PriorField:
             return self._prior(here)
 
         if self._many:
-            return KrylovProcess(self._operator, self.groups, values, self._raw, self._n_probes, prior)
-        return MomentProcess(self._observed, self.groups, values, self._raw, prior)
+            return KrylovProcess(self._operator, self.groups, values, self._n_probes, prior)
+        return MomentProcess(self._observed, self.groups, values, prior)
 
     def _prior(self, position: Floats) -> PriorField:
         """The process on all nodes, by polynomials of no higher degree than it needs."""
@@ -247,8 +263,7 @@ class MomentsEngine(Engine):
         for start in typical_starts(self.coordinates, self.start):
             move_parameters(self._raw, start)
             degree = self.needed_degree(self._most_degree)
-            count = len(self._observed.nodes)
-            if degree and (not starts or moments_seconds(self._operator.products.nnz, count, degree) < _SOON):
+            if degree and (not starts or self._per_degree * degree < _SOON):
                 starts.append(start)
         return starts
 
@@ -274,11 +289,11 @@ class MomentsEngine(Engine):
         self._warn_of_noise(error * float(np.abs(values).max()))
         return {"degree": self._degree, "truncation_error": error, "variance_error": spread, **self._errors}
 
-    def refine(self, conditioned: Sequence[tuple[Conditioned, int]]) -> bool:
+    def refine(self, conditioned: Callable[[], Sequence[tuple[Conditioned, int]]]) -> bool:
         """Take more probes where they move the optimum by a good part of what the data leave open."""
         if not self._many:
             return False
-        many = [(one, r) for one, r in conditioned if isinstance(one, KrylovConditioned)]
+        many = [(one, r) for one, r in conditioned() if isinstance(one, KrylovConditioned)]
         information = np.asarray(sum(r * one.information() for one, r in many))
         deviations = np.asarray(sum(r * one.gradient_deviations() for one, r in many))
         variances = np.asarray(sum(r**2 * one.log_determinants.var(ddof=1) for one, r in many))

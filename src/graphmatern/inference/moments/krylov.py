@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 
 from graphmatern.errors import NumericalError, ResourceError
 from graphmatern.inference.moments.operator import coefficients_from_values
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from graphmatern.inference.moments.operator import LaplacianOperator
     from graphmatern.inference.moments.predictive import PriorField
+    from graphmatern.inference.moments.values import KernelValues
     from graphmatern.inference.observations import Group
 
     Floats = NDArray[np.float64]
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = ["KrylovConditioned", "KrylovProcess", "conjugate_gradients"]
 
-_LEARNING, _INFORMATION = 1e-6, 1e-2  # residuals, relative, that are small enough
+# Residuals, relative, that are small enough: those of the data enter derivatives as they are, those of probes are far
+# below what single probes differ by, and of the Fisher information no more than an idea is needed.
+_DATA, _PROBE, _INFORMATION = 1e-6, 1e-3, 1e-2
 _MOST_ITERATIONS = 1_000
-_INFORMED = 4  # probes for the Fisher information, of which no more than an idea is needed
+_INFORMED = 4  # probes for the Fisher information
 _SEED = 20210414
 
 
@@ -57,7 +59,7 @@ class Iterations(NamedTuple):
     ratios: Floats
 
 
-def conjugate_gradients(times: Callable[[Floats], Floats], columns: Floats, tolerance: float) -> Iterations:
+def conjugate_gradients(times: Callable[[Floats], Floats], columns: Floats, tolerance: float | Floats) -> Iterations:
     """Solve B u = b for every column of b at once, each with coefficients of its own.
 
     Parameters
@@ -66,7 +68,7 @@ def conjugate_gradients(times: Callable[[Floats], Floats], columns: Floats, tole
         Product of B, symmetric and positive definite, with columns.
     columns : ndarray, shape (n, k)
         b.
-    tolerance : float
+    tolerance : float or ndarray, shape (k,)
         Residual at which a column has converged, relative to b.
 
     Raises
@@ -77,7 +79,7 @@ def conjugate_gradients(times: Callable[[Floats], Floats], columns: Floats, tole
     solution, residual = np.zeros_like(columns), columns.copy()
     direction = residual.copy()
     size = np.einsum("ij,ij->j", residual, residual)
-    enough = tolerance**2 * size
+    enough = np.asarray(tolerance) ** 2 * size
     live = np.flatnonzero(size > enough)
     steps: list[Floats] = []
     ratios: list[Floats] = []
@@ -127,10 +129,8 @@ class KrylovProcess(Process):
         Polynomials of the Laplacian.
     groups : sequence of Group
         The observations.
-    values : Tensor, shape (degree + 1,)
-        Values at the Chebyshev points, differentiable in ``free``.
-    free : sequence of Tensor
-        The kernel's free parameters.
+    values : KernelValues
+        The kernel's function at the Chebyshev points.
     n_probes : int
         Probes for determinants and traces.
     prior : callable
@@ -141,15 +141,14 @@ class KrylovProcess(Process):
         self,
         operator: LaplacianOperator,
         groups: Sequence[Group],
-        values: torch.Tensor,
-        free: Sequence[torch.Tensor],
+        values: KernelValues,
         n_probes: int,
         prior: Callable[[], PriorField],
     ) -> None:
         self.operator, self.groups, self.n_probes = operator, groups, n_probes
-        self._values, self._free, self._make_prior = values, free, prior
-        self.degree = len(values) - 1
-        self.coefficients: Floats = coefficients_from_values(self.degree) @ values.detach().numpy()
+        self._values, self._make_prior = values, prior
+        self.degree = values.degree
+        self.coefficients: Floats = coefficients_from_values(self.degree) @ values.numbers
 
     def condition(self, group: int, precision: Floats) -> KrylovConditioned:
         """Put sites on a group; see `Process.condition`."""
@@ -165,17 +164,12 @@ class KrylovProcess(Process):
 
     def pull_back(self, forms: Floats) -> Floats:
         """Derivatives in the kernel's free parameters, from those in the coefficients; shape (n_free,)."""
-        if not self._free:
-            return np.zeros(0)
-        cotangent = torch.from_numpy(coefficients_from_values(self.degree).T @ forms)
-        pulled = torch.autograd.grad(self._values, self._free, cotangent, retain_graph=True, allow_unused=True)
-        return np.array([0.0 if one is None else one.item() for one in pulled])
+        return self._values.pull_back(coefficients_from_values(self.degree).T @ forms)
 
     @cached_property
     def derivatives(self) -> Floats:
         """Derivatives of the coefficients in the kernel's free parameters; shape (degree + 1, n_free)."""
-        rows = [self.pull_back(unit) for unit in np.eye(self.degree + 1)]
-        return np.stack(rows).reshape(self.degree + 1, len(self._free))
+        return np.asarray(coefficients_from_values(self.degree) @ self._values.derivatives)
 
 
 class KrylovConditioned(Conditioned):
@@ -248,7 +242,8 @@ class KrylovConditioned(Conditioned):
         potentials = self.precision[:, None] * self.group.data
         whitened = self.whiten(potentials)
         both = np.hstack([whitened, self._probes])
-        return conjugate_gradients(self._times, both, _LEARNING), whitened.shape[1], potentials, whitened
+        tolerance = np.repeat([_DATA, _PROBE], [whitened.shape[1], self._probes.shape[1]])
+        return conjugate_gradients(self._times, both, tolerance), whitened.shape[1], potentials, whitened
 
     @property
     def _solved_probes(self) -> Floats:

@@ -7,7 +7,7 @@ it is linear in the values w = a Ψ(λ) there, so K = Σ w P with matrices P tha
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +15,10 @@ from graphmatern.graph import largest_eigenvalue_bound
 from graphmatern.sparse import ChebyshevProducts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
+    from scipy.sparse import csr_array
 
     from graphmatern.graph import Graph
 
@@ -52,15 +55,21 @@ class LaplacianOperator:
         The graph.
     normalized : bool
         Which Laplacian.
-    n_threads : int, optional
-        Threads of the products.
+    products : callable
+        Makes what multiplies, from a matrix and bounds on its eigenvalues.
     """
 
-    def __init__(self, graph: Graph, *, normalized: bool, n_threads: int | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        normalized: bool,
+        products: Callable[[csr_array[Any], float, float], ChebyshevProducts] = ChebyshevProducts,
+    ) -> None:
         laplacian = graph.laplacian(normalized)
         self.graph, self.normalized = graph, normalized
         self.high = _largest_eigenvalue(graph, normalized)
-        self.products = ChebyshevProducts(laplacian, 0.0, self.high, n_threads)
+        self.products = products(laplacian, 0.0, self.high)
         self._root_mass = None if graph.masses is None else np.sqrt(graph.masses)
         self._traces: dict[int, tuple[Floats, Floats]] = {}
 

@@ -122,12 +122,14 @@ class GaussianObjective:
 
     def begin_afresh(self, optimum: Optimum, objective: Objective) -> bool:
         """Whether the engine wants another search, with better estimates."""
-        if self._latest is None or not np.array_equal(self._latest[0], optimum.position):
-            if not self._engine.has_information:
-                return False
-            objective(optimum.position)
-        assert self._latest is not None
-        return self._engine.refine(self._latest[2])
+
+        def conditioned() -> list[tuple[Conditioned, int]]:
+            if self._latest is None or not np.array_equal(self._latest[0], optimum.position):
+                objective(optimum.position)
+            assert self._latest is not None
+            return self._latest[2]
+
+        return self._engine.refine(conditioned)
 
     def finish(self) -> None:
         """Nothing was approximate."""
