@@ -7,6 +7,7 @@ stay in cache on graphs of moderate size.
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -210,6 +211,53 @@ class ChebyshevProducts:
             for k in range(1, len(coefficients)):
                 current, previous = self._advance(current, previous, k, total, float(coefficients[k]), crew)
             found[:, part] = self._numbers(total)
+
+        self._in_blocks(columns.shape[1], work)
+        return found
+
+    def polynomials(self, coefficients: Floats, columns: Floats) -> Floats:
+        """Several polynomials at once, Σ_k c_k T_k(S) V for every column c of coefficients; (n_sets, n, n_columns)."""
+        found = np.empty((coefficients.shape[1], *columns.shape))
+
+        def work(part: slice, crew: Crew | None) -> None:
+            current = self._block(columns[:, part])
+            previous = self._zeros(current.shape[1])
+            totals = [c * current for c in coefficients[0].tolist()]
+            for k in range(1, len(coefficients)):
+                current, previous = self._advance(current, previous, k, crew=crew)
+                for total, c in zip(totals, coefficients[k].tolist(), strict=True):
+                    if c != 0.0:
+                        total += c * current
+            for number, total in enumerate(totals):
+                found[number, :, part] = self._numbers(total)
+
+        self._in_blocks(columns.shape[1], work)
+        return found
+
+    def row_squares(self, nodes: Longs, coefficients: Floats, columns: Floats) -> Floats:
+        """Sums of the squares of every row of Σ_k c_k T_k(S)[:, x] V; shape (n,).
+
+        Parameters
+        ----------
+        nodes : ndarray of int64, shape (n_x,)
+            x, each once.
+        coefficients : ndarray, shape (degree + 1,)
+            c.
+        columns : ndarray, shape (n_x, n_columns)
+            V.
+        """
+        found, lock, rows = np.zeros(self.n), Lock(), self._rows(nodes)
+
+        def work(part: slice, crew: Crew | None) -> None:
+            width = columns[:, part].shape[1]
+            current, previous = self._zeros(width), self._zeros(width)
+            current[rows] = self._block(columns[:, part])
+            total = float(coefficients[0]) * current
+            for k in range(1, len(coefficients)):
+                current, previous = self._advance(current, previous, k, total, float(coefficients[k]), crew)
+            own = self._numbers((total * total).sum(1))
+            with lock:
+                np.add(found, own, out=found)
 
         self._in_blocks(columns.shape[1], work)
         return found

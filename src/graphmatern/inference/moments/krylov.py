@@ -76,11 +76,13 @@ def conjugate_gradients(times: Callable[[Floats], Floats], columns: Floats, tole
     NumericalError
         Where a column does not converge.
     """
-    solution, residual = np.zeros_like(columns), columns.copy()
-    direction = residual.copy()
-    size = np.einsum("ij,ij->j", residual, residual)
+    solution = np.zeros_like(columns)
+    size = np.einsum("ij,ij->j", columns, columns)
     enough = np.asarray(tolerance) ** 2 * size
     live = np.flatnonzero(size > enough)
+    # Only columns that have not converged are worked on; they are copied when their number falls.
+    size, enough, residual = size[live], enough[live], columns[:, live].copy()
+    found, direction = np.zeros_like(residual), residual.copy()
     steps: list[Floats] = []
     ratios: list[Floats] = []
     while len(live):
@@ -90,18 +92,24 @@ def conjugate_gradients(times: Callable[[Floats], Floats], columns: Floats, tole
                 'any noise: bound it, as with bounds={"noise": (1e-4, 10.0)}; (b) a lengthscale that spans the '
                 "graph. engine='spectral' with some hundred eigenpairs suits both."
             )
-        image = times(direction[:, live])
-        step = size[live] / np.einsum("ij,ij->j", direction[:, live], image)
-        solution[:, live] += step * direction[:, live]
-        residual[:, live] -= step * image
-        left = np.einsum("ij,ij->j", residual[:, live], residual[:, live])
-        ratio = left / size[live]
+        image = times(direction)
+        step = size / np.einsum("ij,ij->j", direction, image)
+        found += step * direction
+        image *= step
+        residual -= image
+        left = np.einsum("ij,ij->j", residual, residual)
+        ratio = left / size
         for kept, new in ((steps, step), (ratios, ratio)):
             kept.append(np.full(columns.shape[1], np.nan))
             kept[-1][live] = new
-        size[live] = left
-        direction[:, live] = residual[:, live] + ratio * direction[:, live]
-        live = live[left > enough[live]]
+        size = left
+        direction *= ratio
+        direction += residual
+        going = size > enough
+        if not going.all():
+            solution[:, live[~going]] = found[:, ~going]
+            live, size, enough = live[going], size[going], enough[going]
+            found, residual, direction = found[:, going], residual[:, going], direction[:, going]
     shape = (len(steps), columns.shape[1])
     return Iterations(solution, np.reshape(steps, shape), np.reshape(ratios, shape))
 

@@ -29,6 +29,7 @@ __all__ = ["LaplacianOperator", "chebyshev_points", "coefficients_from_values"]
 
 _EXACT_NODES = 2_000  # up to here, traces come from all eigenpairs
 _PROBES = 32  # for traces of larger graphs
+_DEGREES = 32  # by which degrees of traces are raised
 _SEED = 20210413
 
 
@@ -96,6 +97,13 @@ class LaplacianOperator:
         found = self.products.apply(coefficients, columns)
         return found if self._root_mass is None else np.asarray(found / self._root_mass[:, None])
 
+    def row_squares(self, nodes: Longs, coefficients: Floats, columns: Floats) -> Floats:
+        """Sums of the squares of every row of A^(−½) Σ c_k T_k(S) A^(−½) V, V at some nodes; shape (n_nodes,)."""
+        if self._root_mass is None:
+            return self.products.row_squares(nodes, coefficients, columns)
+        found = self.products.row_squares(nodes, coefficients, columns / self._root_mass[nodes][:, None])
+        return np.asarray(found / self._root_mass**2)
+
     def between(self, nodes: Longs, coefficients: Floats, columns: Floats) -> Floats:
         """A^(−½) Σ c_k T_k(S) A^(−½) between some nodes, each once, times columns; shape (n_sets, n, k).
 
@@ -145,11 +153,11 @@ class LaplacianOperator:
         deviations : ndarray, shape (degree + 1, n_probes)
             Zero where traces are exact.
         """
-        for known, found in self._traces.items():
-            if known >= degree:
-                return found[0][: degree + 1], found[1][: degree + 1]
-        self._traces[degree] = self._exact(degree) if self.exact_traces else self._estimated(degree)
-        return self._traces[degree]
+        if not any(known >= degree for known in self._traces):
+            most = _DEGREES * -(-degree // _DEGREES)  # a little more than is needed now will be needed soon
+            self._traces = {most: self._exact(most) if self.exact_traces else self._estimated(most)}
+        (found,) = self._traces.values()
+        return found[0][: degree + 1], found[1][: degree + 1]
 
     def _exact(self, degree: int) -> tuple[Floats, Floats]:
         spectrum = self.graph.spectrum(normalized=self.normalized)
@@ -159,7 +167,7 @@ class LaplacianOperator:
 
     def _estimated(self, degree: int) -> tuple[Floats, Floats]:
         rng = np.random.default_rng(_SEED)
-        probes = np.asarray(rng.integers(0, 2, (self.graph.n_nodes, _PROBES)) * 2.0 - 1.0, dtype=np.float64)
+        probes = np.asarray(rng.integers(0, 2, (self.graph.n_nodes, _PROBES), dtype=np.int8) * 2.0 - 1.0)
         weights = None if self.graph.masses is None else 1.0 / self.graph.masses
         found = self.products.traces(weights, degree, probes)
         # What is known exactly: the diagonals of the identity and of S itself.

@@ -59,6 +59,20 @@ class PriorField:
         full[nodes] = columns
         return self.operator.apply(self.coefficients, full)
 
+    def row_squares(self, nodes: Longs, columns: Floats) -> Floats:
+        """Sums of the squares of the rows of K between all nodes and some, each once, times columns; (n_nodes,)."""
+        known = self._cross.get(nodes.tobytes())
+        if known is None and self.n_nodes * len(nodes) <= _KEPT_ENTRIES:
+            self.spread(nodes, columns[:, :0])
+            known = self._cross[nodes.tobytes()]
+        if known is None:
+            return self.operator.row_squares(nodes, self.coefficients, columns)
+        found = np.zeros(self.n_nodes)
+        for start in range(0, columns.shape[1], _AT_ONCE):
+            images = known @ columns[:, start : start + _AT_ONCE]
+            found += np.einsum("ij,ij->i", images, images)
+        return found
+
     def columns(self, nodes: Longs) -> Floats:
         """Columns of K; shape (n_nodes, n)."""
         return self.operator.apply(self.coefficients, self.operator.units(nodes))
@@ -129,9 +143,8 @@ class MomentPredictive(Predictive):
         """Prior minus posterior variance of all nodes, K_·x C⁻¹ K_x·; shape (n_nodes,)."""
         found = np.zeros(self._prior.n_nodes)
         for sign, root in zip((1.0, -1.0), self._inverse_root, strict=True):
-            for start in range(0, root.shape[1], _AT_ONCE):
-                images = self._spread(root[:, start : start + _AT_ONCE])
-                found += sign * np.einsum("ij,ij->i", images, images)
+            columns = sum_by_node(self._place, root, len(self._observed))
+            found += sign * self._prior.row_squares(self._observed, columns)
         return found
 
     def variances(self, nodes: Longs) -> Floats:
