@@ -62,7 +62,7 @@ def duration(seconds: float) -> str:
     if seconds < 0.1:
         return "below 0.1 s"
     if seconds == float("inf"):
-        return "far too long"
+        return "out of reach"
     for size, unit in ((1.0, "s"), (60.0, "min"), (3600.0, "h"), (86400.0, "days")):
         if seconds < 100 * size or unit == "days":
             return f"{seconds / size:.1f} {unit}" if seconds < 10 * size else f"{seconds / size:,.0f} {unit}"

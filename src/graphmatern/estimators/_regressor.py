@@ -91,6 +91,7 @@ class GraphGPRegressor(RegressionResults):
     <priors>
     <random_state>
     <n_threads>
+    <max_seconds>
     <verbose>
 
     Attributes
@@ -158,6 +159,7 @@ class GraphGPRegressor(RegressionResults):
         priors: Mapping[str, LogNormal] | None = None,
         random_state: int | None = None,
         n_threads: int | None = None,
+        max_seconds: float | None = None,
         verbose: bool | None = None,
     ) -> None:
         self.graph = graph
@@ -178,6 +180,7 @@ class GraphGPRegressor(RegressionResults):
         self.priors = priors
         self.random_state = random_state
         self.n_threads = n_threads
+        self.max_seconds = max_seconds
         self.verbose = verbose
 
     def fit(
@@ -270,6 +273,7 @@ class GraphGPRegressor(RegressionResults):
                 "search": search_of(self),
                 "n_eigenpairs": self.n_eigenpairs,
                 "n_threads": self.n_threads,
+                "max_seconds": self.max_seconds,
                 "effect_precision": 0.0 if likelihood.gaussian else _EFFECT_PRECISION,
                 **options,
             }

@@ -95,6 +95,8 @@ def smallest_eigenpairs(
     small = len(null) * wanted < _SMALL_VECTORS
     with bar, single_threaded_blas() if small else nullcontext(), ChebyshevFilter(scaled) as filtered:
         way = _choose_way(scaled, filtered, null, wanted)
+        step = f"{n_eigenpairs:,} eigenpairs of {len(null):,} nodes"
+        _progress.announce(step, way.seconds, 24 * len(null) * n_eigenpairs)
         if way.sketch is None:
             values, vectors, residuals = _shift_invert(scaled, filtered, null, wanted, rng, bar)
         else:

@@ -97,6 +97,8 @@ class Problem:
         For engines that use them; their own choice by default.
     effect_precision : float
         Prior precision of the coefficients of linear effects; 0 for a flat prior, which Gaussian noise bears.
+    max_seconds : float, optional
+        What a fit may be predicted to take.
     compares : bool
         Whether to fit both Laplacians where that is cheap, if none was asked for, and to keep the better fit.
     settings : mapping
@@ -115,6 +117,7 @@ class Problem:
     n_eigenpairs: int | None = None
     n_threads: int | None = None
     effect_precision: float = 0.0
+    max_seconds: float | None = None
     compares: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     in_variance: bool = False
