@@ -134,7 +134,7 @@ def neighbours(n: int) -> gm.Graph:
 def communities(n: int) -> gm.Graph:
     """Thirty dense blocks, loosely joined: as many eigenvalues far below all others."""
     sizes, share = [n // 30] * 30, 0.4 * np.eye(30) + 0.003
-    return gm.Graph.from_networkx(nx.stochastic_block_model(sizes, share, seed=0))
+    return gm.Graph.from_networkx(nx.stochastic_block_model(sizes, share.tolist(), seed=0))
 
 
 @pytest.mark.usefixtures("everything_is_large")

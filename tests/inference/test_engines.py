@@ -14,7 +14,7 @@ from graphmatern.inference import EngineCost, Observations, Problem, choose_engi
 from graphmatern.likelihoods import Gaussian
 
 CITY = gm.make_roads(200, seed=0)
-VALUES = np.sin(CITY.positions[:, 0])
+VALUES = np.sin(np.arange(CITY.n_nodes) / 9.0)
 
 
 def problem(graph: gm.Graph, observed: int, kernel: gm.Kernel | None = None, **options: Any) -> Problem:
@@ -69,7 +69,8 @@ def test_a_limit_that_nothing_keeps_within_is_refused_with_every_prediction(monk
             assert words in str(error.value)
     with pytest.raises(ResourceError, match=r"engine='spectral' is predicted to exceed.*Use engine='markov'"):
         choose_engine(problem(CITY, 50, max_seconds=25.0), "spectral")
-    for limit in (0.0, -1.0, "long"):
+    limits: tuple[Any, ...] = (0.0, -1.0, "long")
+    for limit in limits:
         with pytest.raises(InputError, match="max_seconds"):
             gm.GraphGPRegressor(CITY, max_seconds=limit).fit(CITY.nodes[::2], VALUES[::2])
 

@@ -34,6 +34,8 @@ ENGINES: dict[str, type[Engine]] = {
 # Seconds of one operation in dense linear algebra, of evaluations of a fit, and of products with one entry and column.
 _PER_FLOP, _EVALUATIONS = 1e-10, 25
 _PER_ENTRY = 4e-9  # seconds of one solution, per entry of the factor
+_PER_STEP, _PER_NODE = 2e-3, 3e-7  # seconds of an evaluation through factors beside these, and of each node in it
+_MOST_LARGER = 30.0  # times, beyond which it does not matter how much larger a precision is
 _TYPICAL_LENGTHSCALE = 8.0
 _COMBINATIONS = 60  # of moments that are kept, about
 _LONG = 10.0  # seconds of one factorisation, of which a fit takes a hundred
@@ -42,6 +44,7 @@ _MOST_ENTRIES = 300_000_000  # of a power of the Laplacian
 _MOST_OBSERVED = 4_000  # nodes whose covariance is dense
 _UNEQUAL = 10.0  # largest degree, relative to the mean, from which on the plain Laplacian is a poor guide
 _WORTH = 3.0  # how many times as fast another engine must be to be preferred to all eigenpairs
+_FASTER = 5.0  # how many times as fast moments must be to be preferred to factors, which bear longer lengthscales
 
 
 class Choice(NamedTuple):
@@ -148,7 +151,7 @@ def _preferred(problem: Problem) -> Choice:
     if eigenpairs_used(problem.graph, None) is None or problem.n_eigenpairs is not None:
         return _with_eigenpairs(plain, possible)
     markov = _markov_cost(plain)
-    if markov is not None and not markov.at_least and markov.seconds <= max(_SOON, _moments_seconds(problem)):
+    if markov is not None and not markov.at_least and markov.seconds <= max(_SOON, _FASTER * _moments_seconds(problem)):
         time = duration(markov.seconds)
         reason = f"{n:,} nodes and integer smoothness: the sparse precision is exact, and a fit takes {time} or so"
         return Choice("markov", reason, plain.normalized is True)
@@ -179,12 +182,24 @@ def _markov_cost(problem: Problem) -> EngineCost | None:
     cost = sparse_cost(problem, possible[0])
     if cost is None:
         return EngineCost("markov", method, np.inf, np.inf, at_least=True)
-    observed = float(problem.observations.count)
-    seconds = _evaluations(problem) * 4.0 * cost.seconds
+    sizes = _relative_sizes(problem, possible)
+    observed, overhead = float(problem.observations.count), _PER_STEP + _PER_NODE * problem.graph.n_nodes
+    seconds = _evaluations(problem) * sum(4.0 * cost.seconds * size + overhead for size in sizes)
     if problem.updates > 1:
-        solves = _PER_ENTRY * observed * cost.nnz_factor + problem.updates * 3.0 * observed**3 * _PER_FLOP
+        dense = problem.updates * 3.0 * observed**3 * _PER_FLOP
+        solves = sum(_PER_ENTRY * observed * cost.nnz_factor * size + dense for size in sizes)
         seconds = min(seconds, _evaluations(problem) / problem.updates * solves)
-    return EngineCost("markov", method, len(possible) * seconds, cost.memory_bytes, at_least=cost.seconds > _LONG)
+    return EngineCost("markov", method, seconds, max(sizes) * cost.memory_bytes, at_least=cost.seconds > _LONG)
+
+
+def _relative_sizes(problem: Problem, possible: tuple[int, ...]) -> list[float]:
+    """How many times larger precisions of other smoothnesses are than the first, which is about what they cost more."""
+    if len(possible) == 1:
+        return [1.0]
+    laplacian = problem.graph.laplacian(bool(problem.normalized))
+    first = power_nnz(laplacian, possible[0], limit=_MOST_ENTRIES, check=False)
+    most = int(_MOST_LARGER * first)
+    return [min(power_nnz(laplacian, nu, limit=most, check=False), most) / first for nu in possible]
 
 
 def _moments_seconds(problem: Problem) -> float:
