@@ -275,5 +275,5 @@ def test_engine_is_another_word_for_inference() -> None:
     assert restricted.engine_ == "inducing"
     with pytest.raises(KernelError, match=r"`engine` must be left out where `inference` is given"):
         gm.GraphGPClassifier(CITY, engine="markov", inference="moments").fit(NAMES, QUARTER[SHOWN])
-    with pytest.raises(KernelError, match="`engine` must be one of"):
+    with pytest.raises(KernelError, match="`engine` must be 'auto' or"):
         gm.GraphGPClassifier(CITY, engine="fast").fit(NAMES, QUARTER[SHOWN])

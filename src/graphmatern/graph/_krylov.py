@@ -77,6 +77,7 @@ class BlockKrylov:
         for _ in range(_RESTARTS):
             while self._size + block.shape[1] <= capacity:
                 block, coupling = self._extend(block)
+                bar.set_postfix_str(f"{self._size:,} vectors")
                 full = self._size + block.shape[1] > capacity
                 if not full and self._size < check_from:
                     continue
