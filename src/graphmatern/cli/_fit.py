@@ -163,12 +163,12 @@ def _estimator(reading: GraphReading, data: ValueReading, model: ModelOptions, c
         "normalized": {"auto": None, "plain": False, "normalized": True}[model.laplacian],
         "n_eigenpairs": model.eigenpairs,
         "n_threads": model.n_threads,
+        "max_seconds": model.max_seconds,
         "verbose": None if console.talks else False,
     }
+    options["engine"] = model.engine
     if data.is_numeric:
-        options |= {"engine": model.engine, "mean": model.mean}
-    else:
-        options |= {"inference": model.engine}
+        options["mean"] = model.mean
     if model.likelihood is not None:
         options["likelihood"] = model.likelihood
     if model.covariates is not None:

@@ -73,6 +73,8 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         "moments" (any kernel; large graphs of any other kind) find the best Gaussian approximation there is, by natural
         gradients; "auto" chooses one of them. "eigenvectors" and "inducing" restrict it to leading eigenvectors or
         inducing nodes, and can learn from batches.
+    engine : str, optional
+        Another word for ``inference``, as `GraphGPRegressor` has it; give one of the two.
     classes : sequence of hashable, optional
         All labels there are; by default those of a categorical Series, or those that occur. Classes without labelled
         nodes have a process like the others.
@@ -98,6 +100,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     <n_threads>
     <device>
     <dtype>
+    <max_seconds>
     <verbose>
 
     Attributes
@@ -110,9 +113,9 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         Likelihood with its parameters.
     elbo_ : float
         Evidence lower bound: at most the log marginal likelihood of the labels.
-    inference_ : str
-        Form of inference used.
-    inference_reason_ : str
+    inference_, engine_ : str
+        Engine used, by either word.
+    inference_reason_, engine_reason_ : str
         Why, in a sentence.
     converged_ : bool
         Whether the optimiser was satisfied.
@@ -140,6 +143,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         *,
         likelihood: Literal["robustmax", "softmax", "bernoulli"] | Categorical = "robustmax",
         inference: str = "auto",
+        engine: str | None = None,
         classes: Sequence[Any] | None = None,
         normalized: bool | None = None,
         n_eigenpairs: int | None = None,
@@ -158,12 +162,14 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         n_threads: int | None = None,
         device: str = "cpu",
         dtype: Literal["float64", "float32"] = "float64",
+        max_seconds: float | None = None,
         verbose: bool | None = None,
     ) -> None:
         self.graph = graph
         self.kernel = kernel
         self.likelihood = likelihood
         self.inference = inference
+        self.engine = engine
         self.classes = classes
         self.normalized = normalized
         self.n_eigenpairs = n_eigenpairs
@@ -182,6 +188,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         self.n_threads = n_threads
         self.device = device
         self.dtype = dtype
+        self.max_seconds = max_seconds
         self.verbose = verbose
 
     # ------------------------------------------------------------------ fitting
@@ -207,13 +214,16 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
 
     def _check_options(self) -> None:
         faults = FaultList("nothing was fitted", KernelError)
-        note_choice("inference", self.inference, ("auto", *ENGINES), faults)
+        if self.engine is not None and self.inference != "auto":
+            rule = "must be left out where `inference` is given: it is another word for it"
+            faults.add("engine", rule, f"{self.engine!r} and inference={self.inference!r}", "Give one of the two.")
+        note_choice("inference" if self.engine is None else "engine", self._engine, ("auto", *ENGINES), faults)
         note_choice("covariance", self.covariance, ("full", "diagonal"), faults)
         for name in ("batch_size", "n_inducing"):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), faults, minimum=1, remedy="Leave it out for the default.")
         check_whole("n_steps", self.n_steps, faults, minimum=1, remedy="Take at least one step.")
-        if self.inference not in _RESTRICTED:
+        if self._engine not in _RESTRICTED:
             idle = {"inducing": None, "n_inducing": None, "covariance": "full", "batch_size": None}
             given = [name for name, usual in idle.items() if getattr(self, name) != usual]
             if given:
@@ -228,9 +238,14 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         check_options(self, [], faults)
 
     @property
+    def _engine(self) -> str:
+        """The engine asked for, by either word."""
+        return self.inference if self.engine is None else self.engine
+
+    @property
     def _in_steps(self) -> bool:
         """Whether parameters and approximation move step by step, rather than to an optimum."""
-        return self.inference in _RESTRICTED and (self.batch_size is not None or self.optimizer == "adam")
+        return self._engine in _RESTRICTED and (self.batch_size is not None or self.optimizer == "adam")
 
     def _make_likelihood(self, data: LabelData) -> Categorical:
         """The likelihood for these classes; raises where they do not suit it."""
@@ -275,6 +290,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
                 "n_threads": self.n_threads,
                 "device": self.device,
                 "dtype": self.dtype,
+                "max_seconds": self.max_seconds,
                 "compares": True,
                 "settings": settings,
                 **options,
@@ -283,7 +299,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
 
     def _learn(self, data: LabelData) -> dict[str, Any]:
         """Learn from labels; returns every fitted attribute."""
-        return self._attributes(data, learn(self._problem(data), self.inference))
+        return self._attributes(data, learn(self._problem(data), self._engine))
 
     def _attributes(self, data: LabelData, fit: Fit, reason: str | None = None) -> dict[str, Any]:
         """Every fitted attribute."""
@@ -298,6 +314,8 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             "elbo_": fit.log_evidence,
             "inference_": fit.engine,
             "inference_reason_": fit.reason if reason is None else reason,
+            "engine_": fit.engine,
+            "engine_reason_": fit.reason if reason is None else reason,
             "converged_": fit.converged,
             "n_clipped_": fit.n_clipped,
             "n_evaluations_": fit.optimum.n_evaluations,

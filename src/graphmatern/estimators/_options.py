@@ -72,7 +72,18 @@ _SHARED = {
         '{"float64", "float32"}',
         "Numbers in which it multiplies; float32 takes half the memory, with errors of about 1e-6 in the covariance.",
     ),
-    "verbose": ("bool, optional", "Whether to show progress; by default, where the error stream is a terminal."),
+    "max_seconds": (
+        "float, optional",
+        (
+            "What a fit may be predicted to take, about: an automatic choice of engine keeps within it, and what no\n"
+            "engine can do in that time, or the one asked for cannot, is refused with every engine's prediction\n"
+            "(`errors.ResourceError`)."
+        ),
+    ),
+    "verbose": (
+        "bool, optional",
+        "Whether to show progress, and to say beforehand what takes long; by default, on terminals.",
+    ),
 }
 
 
@@ -122,6 +133,8 @@ def check_options(estimator: Any, labels: Sequence[str], faults: FaultList, held
     if hasattr(estimator, "learning_rate"):
         check_positive("learning_rate", estimator.learning_rate, faults, remedy="0.1 is usual.")
     check_whole("n_restarts", estimator.n_restarts, faults, minimum=0, remedy="0 starts once.")
+    if getattr(estimator, "max_seconds", None) is not None:
+        check_positive("max_seconds", estimator.max_seconds, faults, remedy="Leave it out for no limit.")
     if estimator.random_state is not None:
         check_whole("random_state", estimator.random_state, faults, minimum=0, remedy="Leave it out for any.")
     for name, remedy in (

@@ -93,6 +93,7 @@ class GraphGPRegressor(RegressionResults):
     <n_threads>
     <device>
     <dtype>
+    <max_seconds>
     <verbose>
 
     Attributes
@@ -162,6 +163,7 @@ class GraphGPRegressor(RegressionResults):
         n_threads: int | None = None,
         device: str = "cpu",
         dtype: Literal["float64", "float32"] = "float64",
+        max_seconds: float | None = None,
         verbose: bool | None = None,
     ) -> None:
         self.graph = graph
@@ -184,6 +186,7 @@ class GraphGPRegressor(RegressionResults):
         self.n_threads = n_threads
         self.device = device
         self.dtype = dtype
+        self.max_seconds = max_seconds
         self.verbose = verbose
 
     def fit(
@@ -278,6 +281,7 @@ class GraphGPRegressor(RegressionResults):
                 "n_threads": self.n_threads,
                 "device": self.device,
                 "dtype": self.dtype,
+                "max_seconds": self.max_seconds,
                 "effect_precision": 0.0 if likelihood.gaussian else _EFFECT_PRECISION,
                 **options,
             }

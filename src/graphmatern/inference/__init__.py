@@ -1,6 +1,6 @@
 """Inference: engines behind one seam, and what learns and predicts with any of them."""
 
-from graphmatern.inference.engines import ENGINES, choose_engine, register_engine
+from graphmatern.inference.engines import ENGINES, EngineCost, choose_engine, predict_costs, register_engine
 from graphmatern.inference.learning.learn import learn
 from graphmatern.inference.learning.optimize import Optimum
 from graphmatern.inference.learning.parameters import LogNormal, PriorsAndBounds
@@ -17,6 +17,7 @@ __all__ = [
     "Conditioned",
     "DataForms",
     "Engine",
+    "EngineCost",
     "Fit",
     "Known",
     "LogNormal",
@@ -34,6 +35,7 @@ __all__ = [
     "eigenpairs_used",
     "learn",
     "markov_precision",
+    "predict_costs",
     "register_engine",
     "sparse_logdet",
     "sparse_solve",

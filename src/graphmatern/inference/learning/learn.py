@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphmatern import _progress
 from graphmatern._validation import warn
 from graphmatern.errors import GraphMaternError, KernelError, NumericalError, NumericalWarning, ResourceError
-from graphmatern.inference.engines import ENGINES, choose_engine
+from graphmatern.inference.engines import ENGINES, choose_engine, predicted_cost
 from graphmatern.inference.inducing.stochastic import train
 from graphmatern.inference.learning.optimize import Optimum, find_minimum
 from graphmatern.inference.learning.parameters import with_priors
@@ -60,15 +61,27 @@ def learn(problem: Problem, engine: str = "auto", known: Known | None = None) ->
         That of the engine's candidate with the most evidence. Candidates that take too much memory or time, or break
         down numerically, are passed over unless none is left.
     """
+    with _progress.showing(problem.search.progress):
+        if known is None:
+            return _learn_anew(problem, engine)
+        name, reason, normalized = choose_engine(replace(problem, max_seconds=None), engine)
+        return _learn(replace(problem, normalized=normalized), name, reason, known)
+
+
+def _learn_anew(problem: Problem, engine: str) -> Fit:
+    """Learn with the engine that suits the problem; what takes long is announced."""
     name, reason, normalized = choose_engine(problem, engine)
-    if problem.compares and problem.normalized is None and known is None and _is_cheap(problem, name):
+    cost = predicted_cost(replace(problem, normalized=normalized), name)
+    if cost is not None:
+        _progress.announce(f"fit through {cost.method}", cost.seconds, cost.memory)
+    if problem.compares and problem.normalized is None and _is_cheap(problem, name):
         fits = [_learn(replace(problem, normalized=which), name, reason) for which in (False, True)]
         best = max(fits, key=lambda fit: fit.log_evidence)
         plain, scaled = (f"{fit.log_evidence:.2f}" for fit in fits)
         which = "the normalised" if best.normalized else "the plain"
         more = f"{which} Laplacian has more evidence ({plain} plain, {scaled} normalised)"
         return replace(best, reason=f"{reason}; {more}")
-    return _learn(replace(problem, normalized=normalized), name, reason, known)
+    return _learn(replace(problem, normalized=normalized), name, reason)
 
 
 def _is_cheap(problem: Problem, engine: str) -> bool:

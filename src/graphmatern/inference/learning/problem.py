@@ -99,6 +99,8 @@ class Problem:
         Where the products of the moments engine are computed, and in which numbers.
     effect_precision : float
         Prior precision of the coefficients of linear effects; 0 for a flat prior, which Gaussian noise bears.
+    max_seconds : float, optional
+        What a fit may be predicted to take.
     compares : bool
         Whether to fit both Laplacians where that is cheap, if none was asked for, and to keep the better fit.
     settings : mapping
@@ -119,6 +121,7 @@ class Problem:
     device: str = "cpu"
     dtype: str = "float64"
     effect_precision: float = 0.0
+    max_seconds: float | None = None
     compares: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     in_variance: bool = False

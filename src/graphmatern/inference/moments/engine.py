@@ -57,7 +57,8 @@ _SOON = 3.0  # seconds of products for a start that may not be needed
 _BUDGET = 600.0  # seconds of products, beyond which degrees are not raised
 _SAMPLES = 600  # parameters from which the combinations that are kept are found
 _KEPT = 1e-13  # relative size of those that are not
-_PER_PRODUCT = 2.5e-9  # seconds per entry and column of a product, on one processor
+# Seconds per entry and column of a product on one processor: in cache, and what is added where graphs outgrow it.
+_PER_PRODUCT, _FROM_MEMORY, _OUTGROWN = 0.6e-9, 1.0e-9, 5_000_000
 _SEED = 7
 
 
@@ -78,7 +79,8 @@ def laplacian_operator(problem: Problem) -> LaplacianOperator:
 
 def moments_seconds(nnz: int, n_observed: int, degree: int, n_threads: int = 2) -> float:
     """About how long moments of a degree take."""
-    return _PER_PRODUCT * nnz * n_observed * degree / n_threads
+    per_product = _PER_PRODUCT + _FROM_MEMORY * min(1.0, nnz / _OUTGROWN)
+    return per_product * float(nnz) * n_observed * degree / n_threads
 
 
 class MomentsEngine(Engine):
