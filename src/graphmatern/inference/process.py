@@ -249,7 +249,7 @@ class Engine(ABC):
     #: Nats to be gained at which a search may stop.
     to_gain: float = 1e-6
     #: Longest step of a search in any coordinate.
-    longest_step: ClassVar[float] = 2.0
+    longest_step: float = 2.0
     #: Whether `Conditioned.information` is there to guide a search.
     has_information: bool = False
 

@@ -188,10 +188,10 @@ class ChebyshevProducts:
                 assert kept is not None
                 current, previous = kept[part.start]
             else:
-                units = np.zeros((self.n, part.stop - part.start))
-                units[nodes[part], np.arange(units.shape[1])] = 1.0
-                current, previous = self._block(units), self._zeros(units.shape[1])
-                found[0, :, part] = units[nodes]
+                width = part.stop - part.start
+                current, previous = self._zeros(width), self._zeros(width)
+                current[rows[part], range(width)] = 1.0
+                found[0, :, part] = self._numbers(current[rows])
             for k in range(max(first, 1), degree + 1):
                 current, previous = self._advance(current, previous, k, crew=crew)
                 found[k, :, part] = self._numbers(current[rows])

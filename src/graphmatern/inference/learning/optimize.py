@@ -25,6 +25,7 @@ __all__ = ["Optimum", "curvature", "find_minimum"]
 _FAR = 0.1  # nats to gain: closer than this, past steps describe the curvature better than the Fisher information
 _LEAST_EXPECTED = 1e-4  # curvature in any direction, in nats per squared logarithm
 _BFGS_STEPS = 60  # at most, before L-BFGS takes over
+_NEAR = 0.1  # standard errors from the optimum
 _STEEP = 1.0  # a derivative that no optimum has: whoever claims one there is checked by L-BFGS
 
 
@@ -140,9 +141,10 @@ def find_minimum(
                 size = float(np.abs(at_start[1]).max(initial=0.0)) / first_step
                 hessian = max(1.0, size) * np.eye(len(start))
             steps = max_iterations if callable(hessian) else min(max_iterations, _BFGS_STEPS)
-            optimum = _quasi_newton(counted, start, at_start, low, high, hessian, steps, to_gain, longest_step)
+            optimum, model = _quasi_newton(counted, start, at_start, low, high, hessian, steps, to_gain, longest_step)
             # Where the curvature is large and known, so may derivatives be.
-            steep = not trusted and _steepest(optimum.position, optimum.gradient, low, high) > _STEEP
+            scaled_down = optimum.gradient / np.maximum(1.0, _NEAR * np.sqrt(np.maximum(np.diag(model), 0.0)))
+            steep = not trusted and _steepest(optimum.position, scaled_down, low, high) > _STEEP
             if (optimum.converged and not steep) or (steps == max_iterations and not callable(hessian)):
                 return replace(optimum, n_evaluations=count, converged=optimum.converged and not steep)
             # In a curved valley L-BFGS forgets what no longer holds.
@@ -195,8 +197,8 @@ def _quasi_newton(
     steps: int,
     to_gain: float,
     longest_step: float,
-) -> Optimum:
-    """BFGS within bounds from a guess of the Hessian, for costly objectives.
+) -> tuple[Optimum, Floats]:
+    """BFGS within bounds from a guess of the Hessian, for costly objectives; the optimum and the Hessian there.
 
     Where the guess is a function, it is called again after every step far from the minimum: Fisher scoring.
     """
@@ -212,7 +214,7 @@ def _quasi_newton(
         direction[free] = -np.linalg.solve(model[np.ix_(free, free)], gradient[free])
         expected = -0.5 * float(gradient @ direction)
         if expected < to_gain:
-            return Optimum(position, value, gradient, count, True, f"less than {to_gain:g} nats to gain")
+            return Optimum(position, value, gradient, count, True, f"less than {to_gain:g} nats to gain"), model
         size = min(1.0, longest_step / float(np.abs(direction).max()))
         while True:
             trial = np.clip(position + size * direction, low, high)
@@ -232,7 +234,7 @@ def _quasi_newton(
     else:
         expected = np.inf  # a picture of the curvature that needs so many steps is not to be trusted
     settled = expected < 1e-2 or _steepest(position, gradient, low, high) < 1e-2
-    return Optimum(position, value, gradient, count, settled, f"not converged after {count} evaluations")
+    return Optimum(position, value, gradient, count, settled, f"not converged after {count} evaluations"), model
 
 
 def _with_curvature(hessian: Floats) -> Floats:

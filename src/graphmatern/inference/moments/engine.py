@@ -51,6 +51,7 @@ _TOLERANCE_OF_MANY = 1e-7  # with so many observations that everything is estima
 _PART = 200  # of many observed nodes, which are fitted first
 _PROBES, _MOST_PROBES = 16, 128
 _ITERATIONS = 25  # of conjugate gradients, about
+_LEAST_INFORMATION = 1e-2  # in nats, per squared logarithm: what data do not know, probes cannot spoil
 _ROUGH, _FINE = 0.5, 0.35  # errors of an optimum due to probes, relative to the data's: too large, and aimed at
 _FIRST_DEGREE, _MOST_DEGREE = 32, 2_000
 _SOON = 3.0  # seconds of products for a start that may not be needed
@@ -95,7 +96,6 @@ class MomentsEngine(Engine):
     """
 
     name: ClassVar[str] = "moments"
-    longest_step: ClassVar[float] = 0.7  # further away, higher degrees are needed, perhaps for nothing
 
     def __init__(self, problem: Problem, groups: list[Group]) -> None:
         self.groups, self._problem = groups, problem
@@ -106,7 +106,9 @@ class MomentsEngine(Engine):
         self._observed = ObservedNodes(groups)
         self.has_information = self._many = len(self._observed.nodes) > MOST_DENSE
         self._tolerance = _TOLERANCE_OF_MANY if self._many else TOLERANCE
-        self.to_gain = 2e-3 if self._many else 1e-7
+        # Further away, moments of higher degrees are needed, perhaps for nothing.
+        self.longest_step = 2.0 if self._many else 0.7
+        self.to_gain = 5e-3 if self._many else 1e-7
         self._n_probes = _PROBES
         self._errors: dict[str, Any] = {}
         self._check_memory()
@@ -300,7 +302,7 @@ class MomentsEngine(Engine):
         deviations = np.asarray(sum(r * one.gradient_deviations() for one, r in many))
         variances = np.asarray(sum(r**2 * one.log_determinants.var(ddof=1) for one, r in many))
         count = self._n_probes
-        covariance = np.linalg.pinv(information)
+        covariance = np.linalg.inv(information + _LEAST_INFORMATION * np.eye(len(information)))
         moved = covariance @ (deviations.T @ deviations / (count * (count - 1))) @ covariance
         errors, known = np.sqrt(np.diag(moved)), np.sqrt(np.maximum(np.diag(covariance), 1e-300))
         labels = [*(one.label for one in self.coordinates), "noise"]

@@ -37,7 +37,7 @@ __all__ = ["KrylovConditioned", "KrylovProcess", "conjugate_gradients"]
 
 # Residuals, relative, that are small enough: those of the data enter derivatives as they are, those of probes are far
 # below what single probes differ by, and of the Fisher information no more than an idea is needed.
-_DATA, _PROBE, _INFORMATION = 1e-6, 1e-3, 1e-2
+_DATA, _PROBE, _INFORMATION = 1e-6, 1e-4, 1e-2
 _MOST_ITERATIONS = 1_000
 _INFORMED = 4  # probes for the Fisher information
 _SEED = 20210414
