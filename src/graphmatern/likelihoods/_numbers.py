@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 from scipy import stats
+from scipy.special import ndtr
 
 from graphmatern._parameters import Domain, Parameter, positive
 from graphmatern._validation import describe_rows
@@ -64,6 +65,10 @@ class Numeric(Likelihood):
         """g(f), an increasing function; shape as ``f``. By default f itself."""
         return f
 
+    def inverse_response(self, level: Floats) -> Floats:
+        """The f with g(f) = level, −∞ where there is none; shape as ``level``. By default the level itself."""
+        return level
+
     def response_covariance(self, mean: Floats, covariance: Floats) -> Floats:
         """Covariance of the response, given means (n,) and covariances (n, n) of f; by default that of f."""
         del mean
@@ -97,6 +102,11 @@ class Numeric(Likelihood):
             if (high - low <= (1.0 if whole else 1e-12 * np.maximum(1.0, np.abs(high)))).all():
                 break
         return np.asarray(high, dtype=np.float64)
+
+    def observation_cdf(self, y: Floats, mean: Floats, variance: Floats) -> Floats:
+        """Probability that a new observation is at most ``y``, f integrated out by quadrature; shape (n,)."""
+        nodes, weights = self.quadrature
+        return np.asarray(weights @ self.given(mean + np.sqrt(variance) * nodes[:, None]).cdf(y))
 
     def draw(self, f: Floats, rng: np.random.Generator) -> Floats:
         """Draw one observation for each latent value; shape as ``f``."""
@@ -151,6 +161,10 @@ class Gaussian(Numeric):
     def observation_quantile(self, level: float, mean: Floats, variance: Floats) -> Floats:
         """In closed form; see `Numeric.observation_quantile`."""
         return np.asarray(stats.norm.ppf(level, mean, np.sqrt(variance + self.noise.item())))
+
+    def observation_cdf(self, y: Floats, mean: Floats, variance: Floats) -> Floats:
+        """In closed form; see `Numeric.observation_cdf`."""
+        return np.asarray(ndtr((y - mean) / np.sqrt(variance + self.noise.item())))
 
     def given(self, f: Floats) -> Any:
         """N(f, noise)."""
@@ -234,6 +248,11 @@ class Counts(Numeric):
     def response(self, f: Floats) -> Floats:
         """e^f."""
         return np.exp(np.minimum(f, _LARGEST_EXPONENT))
+
+    def inverse_response(self, level: Floats) -> Floats:
+        """Log of a rate."""
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(level, 0.0))
 
 
 class Poisson(Counts):
