@@ -28,6 +28,7 @@ from graphmatern.inference import (
     eigenpairs_used,
     learn,
     update_weights,
+    with_default_priors,
 )
 from graphmatern.likelihoods import Counts, Gaussian, NegativeBinomial, Numeric, Poisson, StudentT
 
@@ -428,11 +429,12 @@ class GraphGPRegressor(RegressionResults):
         problem = other._problem(joined, scale, self._level, **kept)
         if had.noise is None:
             problem = replace(problem, likelihood=self.likelihood_)
+        if self._fit.integrated is not None:  # in the coordinates in which it was learned
+            problem = with_default_priors(replace(problem, rules=rules_of(other)))
         fit = learn(problem, self.engine_)
         if self._fit.integrated is not None:
-            learned_with = replace(problem, rules=rules_of(other), search=search_of(other))
-            integrated = update_weights(learned_with, self.engine_, self._fit.integrated, fit.likelihood)
-            fit = replace(fit, posterior=integrated.posterior, integrated=integrated, coordinates=self._fit.coordinates)
+            integrated = update_weights(problem, self.engine_, self._fit.integrated, fit.likelihood)
+            fit = replace(fit, posterior=integrated.posterior, integrated=integrated)
         return other._adopt(other._attributes(joined, scale, self._level, fit, self.engine_reason_))
 
     def summary(self) -> str:

@@ -1,7 +1,7 @@
 """Inference: engines behind one seam, and what learns and predicts with any of them."""
 
 from graphmatern.inference.engines import ENGINES, choose_engine, register_engine
-from graphmatern.inference.learning.integrate import Component, Integrated
+from graphmatern.inference.learning.integrate import Component, Integrated, with_default_priors
 from graphmatern.inference.learning.learn import learn, update_weights
 from graphmatern.inference.learning.optimize import Optimum
 from graphmatern.inference.learning.parameters import PriorsAndBounds
@@ -49,4 +49,5 @@ __all__ = [
     "sparse_logdet",
     "sparse_solve",
     "update_weights",
+    "with_default_priors",
 ]

@@ -49,9 +49,9 @@ __all__ = [
 ]
 
 _MOST_OBSERVATIONS, _MOST_NODES = 2_000, 60_000  # beyond, "auto" does not integrate
-_POINTS = (32, 64, 128, 256)  # for one, two, three and more parameters, where evaluations take next to no time
+_POINTS = (48, 96, 160, 256)  # for one, two, three and more parameters, where evaluations take next to no time
 _CHEAP, _MODERATE = 100, 400  # observations
-_KEPT, _KEPT_COSTLY = 24, 10  # components of the mixture; where predictions take long
+_KEPT, _KEPT_FEW = 24, 12  # components of the mixture; where predictions take long, and they differ less
 _HOPELESS = 8.0  # nats by which a candidate is worse than the best, so that it has no part in the mixture
 _LEAST_WEIGHT = 1e-3  # of a component
 
@@ -121,7 +121,7 @@ def _n_points(problem: Problem, n_parameters: int) -> int:
     """How many points are evaluated: fewer where each takes longer, and the density is closer to normal."""
     most = _POINTS[min(n_parameters, len(_POINTS)) - 1] if n_parameters else 1
     count = problem.observations.count
-    share = 1.0 if count <= _CHEAP else 0.4 if count <= _MODERATE else 0.25
+    share = 1.0 if count <= _CHEAP else 0.3 if count <= _MODERATE else 0.2
     return max(24, round(most * share * (1.0 if problem.exact else 0.4)))
 
 
@@ -236,7 +236,8 @@ def integrate(problem: Problem, searched: Sequence[Searched], likelihood: Likeli
     shares = np.exp(logs - logsumexp(logs))
     # Priors of candidates, such as integer smoothnesses, are relative to those of all that were tried.
     every = logsumexp([one.engine.log_prior() for one in searched])
-    budget = _KEPT_COSTLY if _predicts_slowly(kept[0].engine) else _KEPT
+    few = problem.observations.count > _CHEAP or kept[0].engine.name == "moments"
+    budget = _KEPT_FEW if few else _KEPT
     components: list[Component] = []
     makers = []
     for one, own, share in zip(kept, explored, shares, strict=True):
@@ -260,11 +261,6 @@ def integrate(problem: Problem, searched: Sequence[Searched], likelihood: Likeli
         float(logsumexp(logs) - every),
         float(1.0 / np.sum(all_weights**2)),
     )
-
-
-def _predicts_slowly(engine: Engine) -> bool:
-    """Whether predictions of one component take as long as many evaluations."""
-    return engine.name == "moments"
 
 
 def _explore(problem: Problem, searched: Searched) -> Explored:

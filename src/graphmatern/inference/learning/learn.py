@@ -180,7 +180,6 @@ def update_weights(problem: Problem, name: str, integrated: Integrated, likeliho
     likelihood : Likelihood
         At the mode.
     """
-    problem = with_default_priors(problem)
     had = integrated.components
     found, makers, draws = [], [], []
     for (engine, objective), one in zip(_objectives(problem, name, had), had, strict=True):
