@@ -13,7 +13,8 @@ from sklearn.exceptions import NotFittedError
 from graphmatern._validation import warn
 from graphmatern.errors import NumericalWarning
 from graphmatern.estimators._files import write_model
-from graphmatern.estimators._hyperparameters import hyperparameter_table, table_lines
+from graphmatern.estimators._hyperparameters import hyperparameter_draws, hyperparameter_table, table_lines
+from graphmatern.plotting import plot_hyperparameters
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,6 +123,19 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """
         self._require_fit()
         return float("nan") if self._fit.integrated is None else self._fit.integrated.log_evidence
+
+    def plot_hyperparameters(self, axes: Any = None) -> NDArray[Any]:
+        """Draw what is known of the parameters: every marginal, and every pair; see `plotting.plot_hyperparameters`.
+
+        Parameters
+        ----------
+        axes : ndarray of Axes, optional
+            Where to draw; a new figure by default.
+        """
+        self._require_fit()
+        values, mode, weights = hyperparameter_draws(self._fit, self.graph, self._unit)
+        own = {name: one for name, one in values.items() if not name.endswith("range") and np.isfinite(one).all()}
+        return plot_hyperparameters(own, weights, axes, mode=mode)
 
     # ------------------------------------------------------------------ files
     @abstractmethod

@@ -65,7 +65,7 @@ _SHARED = {
         '"auto" or bool',
         (
             "Whether to integrate over the parameters, so that predictions and `hyperparameters_` know how uncertain\n"
-            "these are: the mode is found, some sets of parameters around it are weighed, and predictions are mixtures\n"
+            "these are: the mode is found, sets of parameters around it are weighed, and predictions are mixtures\n"
             'over the two dozen that stand for them. "auto" does so up to 2,000 observations and 60,000 nodes; with\n'
             "more observations the parameters are known well enough. Parameters without `priors` have weak ones then:\n"
             "log-normal, around ν = 1.5 (95 %: 0.2 to 11), around a lengthscale between one edge and the width of the\n"

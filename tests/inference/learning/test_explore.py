@@ -19,7 +19,11 @@ def test_a_normal_density_in_four_dimensions() -> None:
     covariance = root @ root.T
     density = stats.multivariate_normal(np.arange(4.0) / 4, covariance)
     found = explore(
-        lambda x: float(density.logpdf(x)) + 2.0, np.arange(4.0) / 4, np.linalg.inv(covariance), WIDE, 256
+        lambda x: float(density.logpdf(x)) + 2.0,
+        np.arange(4.0) / 4,
+        np.linalg.inv(covariance).astype(np.float64),
+        WIDE,
+        256,
     )
     mean, spread = moments_of(found.points, found.weights)
     sd = np.sqrt(np.diag(covariance))
@@ -55,9 +59,7 @@ def test_a_second_mode_is_found() -> None:
 
 
 def test_points_that_break_down_have_no_weight() -> None:
-    found = explore(
-        lambda x: -np.inf if x[0] > 0.5 else -0.5 * float(x @ x), np.zeros(2), np.eye(2), WIDE[:2], 64
-    )
+    found = explore(lambda x: -np.inf if x[0] > 0.5 else -0.5 * float(x @ x), np.zeros(2), np.eye(2), WIDE[:2], 64)
     assert found.points[:, 0].max() <= 0.5
     assert found.weights.sum() == pytest.approx(1.0)
 

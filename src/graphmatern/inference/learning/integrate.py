@@ -51,7 +51,7 @@ __all__ = [
 _MOST_OBSERVATIONS, _MOST_NODES = 2_000, 60_000  # beyond, "auto" does not integrate
 _POINTS = (48, 96, 160, 256)  # for one, two, three and more parameters, where evaluations take next to no time
 _CHEAP, _MODERATE = 100, 400  # observations
-_KEPT, _KEPT_FEW = 24, 12  # components of the mixture; where predictions take long, and they differ less
+_KEPT, _KEPT_SOME, _KEPT_FEW = 24, 12, 8  # components of the mixture; where they differ less; where they take long
 _HOPELESS = 8.0  # nats by which a candidate is worse than the best, so that it has no part in the mixture
 _LEAST_WEIGHT = 1e-3  # of a component
 
@@ -236,8 +236,8 @@ def integrate(problem: Problem, searched: Sequence[Searched], likelihood: Likeli
     shares = np.exp(logs - logsumexp(logs))
     # Priors of candidates, such as integer smoothnesses, are relative to those of all that were tried.
     every = logsumexp([one.engine.log_prior() for one in searched])
-    few = problem.observations.count > _CHEAP or kept[0].engine.name == "moments"
-    budget = _KEPT_FEW if few else _KEPT
+    slow = problem.likelihood.n_latents > 1 or kept[0].engine.name == "moments"
+    budget = _KEPT_FEW if slow else _KEPT_SOME if problem.observations.count > _CHEAP else _KEPT
     components: list[Component] = []
     makers = []
     for one, own, share in zip(kept, explored, shares, strict=True):

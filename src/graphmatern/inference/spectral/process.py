@@ -17,7 +17,7 @@ import torch
 from graphmatern.errors import NumericalError
 from graphmatern.inference.dense import CovarianceConditioned, cholesky_or_raise
 from graphmatern.inference.process import Conditioned, DataForms, Process, Solution
-from graphmatern.inference.spectral.predictive import SpectralPredictive
+from graphmatern.inference.spectral.predictive import SeenDirections, SpectralPredictive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -119,6 +119,7 @@ class SpectralProcess(Process):
         self.weights: Floats = weights.detach().cpu().numpy()
         self.slopes = slopes
         self._many = many
+        self._seen: dict[int, SeenDirections] = {}
         self._covariances: dict[int, Floats] = {}
 
     def condition(self, group: int, precision: Floats) -> Conditioned:
@@ -135,7 +136,9 @@ class SpectralProcess(Process):
 
     def predictive(self, group: int, precision: Floats) -> SpectralPredictive:
         """Return the process at any node; see `Process.predictive`."""
-        return SpectralPredictive(self._basis, self.weights, self._bases[group].group.nodes, precision)
+        if group not in self._seen:
+            self._seen[group] = SeenDirections(self._basis, self.weights, self._bases[group].group.nodes)
+        return SpectralPredictive(self._seen[group], precision)
 
     def pull_back(self, in_weights: Floats) -> Floats:
         """Derivatives in the kernel's free parameters, from those in the weights; shape (n_free,)."""
