@@ -113,7 +113,7 @@ def test_engines_find_the_same_optimum() -> None:
     assert spectral.noise_ == pytest.approx(markov.noise_, rel=1e-3)
     assert max(fit.gradient_norm_ for fit in fits) < 1e-3
     held = gm.Matern(2, 3.0, 1.0, fixed=("nu", "variance"))
-    fits = [gm.GraphGPRegressor(CITY, held, engine=engine).fit(y) for engine in ("spectral", "markov")]
+    fits = [gm.GraphGPRegressor(CITY, held, engine=engine, integrate=False).fit(y) for engine in ("spectral", "markov")]
     assert fits[0].log_marginal_likelihood_ == pytest.approx(fits[1].log_marginal_likelihood_, abs=1e-6)
     assert [parameters(fit)["variance"] for fit in fits] == pytest.approx([1.0, 1.0], rel=1e-9)
     errors = [fit.standard_errors() for fit in fits]

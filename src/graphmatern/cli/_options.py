@@ -116,3 +116,4 @@ class ModelOptions:
     covariates: str | None = None
     n_threads: int | None = None
     seed: int = 0
+    integrate: bool | None = None

@@ -107,8 +107,9 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """What is known of the parameters: mode, mean, standard deviation and quantiles, one row each.
 
         ``sigma`` is the standard deviation of the process and ``noise`` that of the noise, in the units of the values;
-        ``lengthscale`` is the kernel's, and ``range`` the distance at which correlations have fallen to about 0.14, in
-        the unit of the edges' lengths where these are known. Where the parameters were not integrated over, all but the
+        ``lengthscale`` is the kernel's, and ``range`` is about the distance at which correlations have fallen to a
+        tenth, 1.3 times as many mean edges, in the unit of the edges' lengths where these are known
+        (``kernel_.on(graph).range()`` measures it). Where the parameters were not integrated over, all but the
         mode follow from the curvature there.
         """
         self._require_fit()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["hyperparameter_draws", "hyperparameter_table", "integrated_from_state", "integrated_state", "table_lines"]
 
 _STRATA = ndtri((np.arange(200) + 0.5) / 200)  # of a standard normal variable
-_PER_LENGTHSCALE = 2.0  # ranges: there, correlations of smooth processes have fallen to about e⁻²
+_PER_LENGTHSCALE = 1.3  # edges: there, correlations on road-like graphs have fallen to a tenth (`BoundKernel.range`)
 
 
 def hyperparameter_draws(fit: Fit, graph: Graph, y_scale: float) -> tuple[dict[str, Floats], dict[str, float], Floats]:

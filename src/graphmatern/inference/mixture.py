@@ -8,12 +8,13 @@ p(θ | y₋ᵢ) ∝ p(θ | y) / p(yᵢ | y₋ᵢ, θ), so its weights are w_k / 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import logsumexp, ndtr, ndtri
+from scipy.special import logsumexp, ndtr
 
 from graphmatern.inference.checks import LeftOut, Pointwise
+from graphmatern.likelihoods import find_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
 
 __all__ = ["Mixture"]
-
-_HALVINGS = 45  # of the bracket of a quantile
 
 
 class Mixture:
@@ -173,33 +172,18 @@ class Mixture:
         self, nodes: Longs, level: float, *, observation: bool, replicate: int = 0, offset: Floats | float = 0.0
     ) -> Floats:
         """Quantile of the response or of a new observation of one replicate; shape (n_nodes,)."""
-        if not observation:  # that of η, mapped by an increasing function
-            means = np.stack([one.latent_mean(nodes)[replicate] + offset for one in self.components])
-            deviations = np.stack([np.sqrt(one.latent_variance(nodes)[replicate]) for one in self.components])
-            parts = means + float(ndtri(level)) * deviations
-            safe = np.maximum(deviations, 1e-300)
-            found = self._bisect(lambda x: self.weights @ ndtr((x - means) / safe), parts, level, whole=False)
-            return self.components[0].response_of(found)
-        options = {"replicate": replicate, "offset": offset}
-        parts = np.stack([one.quantile(nodes, level, observation=True, **options) for one in self.components])  # type: ignore[arg-type]
-
-        def below(x: Floats) -> Floats:
-            return self._average([one.cdf(nodes, x, **options) for one in self.components])  # type: ignore[arg-type]
-
-        return self._bisect(below, parts, level, whole=self.components[0].counts)
-
-    @staticmethod
-    def _bisect(below: Callable[[Floats], Floats], parts: Floats, level: float, *, whole: bool) -> Floats:
-        """Where an increasing function reaches a level, between the least and the largest of its parts' quantiles."""
-        low, high = parts.min(axis=0), parts.max(axis=0)
-        low = low - 1.0 if whole else low
-        for _ in range(_HALVINGS):
-            if (high - low <= (1.0 if whole else 1e-12 * np.maximum(1.0, np.abs(high)))).all():
-                break
-            middle = np.floor(0.5 * (low + high)) if whole else 0.5 * (low + high)
-            enough = below(middle) >= level
-            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-        return np.asarray(high)
+        options: dict[str, Any] = {"replicate": replicate, "offset": offset}
+        if observation:
+            mean, variance = (one[replicate] for one in self.moments(nodes, observation=True, offset=offset))
+            whole = self.components[0].counts
+            return find_quantile(lambda y: self.cdf(nodes, y, **options), level, mean, variance, whole=whole)
+        # That of η, mapped by an increasing function.
+        means = np.stack([one.latent_mean(nodes)[replicate] + offset for one in self.components])
+        variances = np.stack([one.latent_variance(nodes)[replicate] for one in self.components])
+        deviations = np.sqrt(np.maximum(variances, 1e-300))
+        centre, spread = self._combined(list(zip(means, variances, strict=True)))
+        found = find_quantile(lambda x: self.weights @ ndtr((x - means) / deviations), level, centre, spread)
+        return self.components[0].response_of(found)
 
     def cdf(self, nodes: Longs, y: Floats, *, replicate: int = 0, offset: Floats | float = 0.0) -> Floats:
         """Probabilities that new observations are at most ``y``; shape (n_nodes,)."""

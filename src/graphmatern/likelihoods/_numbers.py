@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 from scipy import stats
-from scipy.special import ndtr
+from scipy.special import ndtr, stdtr
 
 from graphmatern._parameters import Domain, Parameter, positive
 from graphmatern._validation import describe_rows
 from graphmatern.likelihoods._base import Likelihood
+from graphmatern.likelihoods._quantiles import find_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,20 +89,13 @@ class Numeric(Likelihood):
         mean, variance : ndarray, shape (n,)
             Of the latent process.
         """
-        nodes, weights = self._nodes.numpy()[:, None], self._weights.numpy()
-        mixture = self.given(mean + np.sqrt(variance) * nodes)
-        # The quantile of a mixture lies between those of its parts.
-        parts = mixture.ppf(level)
-        low, high = parts.min(axis=0), parts.max(axis=0)
+        with torch.no_grad():
+            moments = (torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64))[None] for x in (mean, variance))
+            centre, spread = (one.numpy() for one in self.observation_moments(*moments))
+        nodes, weights = self.quadrature
+        mixture = self.given(mean + np.sqrt(variance) * nodes[:, None])
         whole = isinstance(mixture.dist, stats.rv_discrete)
-        low = low - 1.0 if whole else low
-        for _ in range(60):  # bisection: halves the bracket to the last digit
-            middle = np.floor(0.5 * (low + high)) if whole else 0.5 * (low + high)
-            enough = weights @ mixture.cdf(middle) >= level
-            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-            if (high - low <= (1.0 if whole else 1e-12 * np.maximum(1.0, np.abs(high)))).all():
-                break
-        return np.asarray(high, dtype=np.float64)
+        return find_quantile(lambda y: np.asarray(weights @ mixture.cdf(y)), level, centre, spread, whole=whole)
 
     def observation_cdf(self, y: Floats, mean: Floats, variance: Floats) -> Floats:
         """Probability that a new observation is at most ``y``, f integrated out by quadrature; shape (n,)."""
@@ -215,6 +209,12 @@ class StudentT(Numeric):
     def observation_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and variance of a new observation."""
         return mean[0], variance[0] + self.scale**2 * self.df / (self.df - 2.0)
+
+    def observation_cdf(self, y: Floats, mean: Floats, variance: Floats) -> Floats:
+        """By quadrature; see `Numeric.observation_cdf`."""
+        nodes, weights = self.quadrature
+        away = (y - mean - np.sqrt(variance) * nodes[:, None]) / self.scale.item()
+        return np.asarray(weights @ stdtr(self.df.item(), away))
 
     def given(self, f: Floats) -> Any:
         """The t distribution around f."""
