@@ -50,7 +50,7 @@ __all__ = [
 
 _MOST_OBSERVATIONS, _MOST_NODES = 2_000, 60_000  # beyond, "auto" does not integrate
 _POINTS = (48, 96, 160, 256)  # for one, two, three and more parameters, where evaluations take next to no time
-_CHEAP, _MODERATE = 100, 400  # observations
+_CHEAP = 125  # observations
 _KEPT, _KEPT_SOME, _KEPT_FEW = 24, 12, 8  # components of the mixture; where they differ less; where they take long
 _HOPELESS = 8.0  # nats by which a candidate is worse than the best, so that it has no part in the mixture
 _LEAST_WEIGHT = 1e-3  # of a component
@@ -121,7 +121,7 @@ def _n_points(problem: Problem, n_parameters: int) -> int:
     """How many points are evaluated: fewer where each takes longer, and the density is closer to normal."""
     most = _POINTS[min(n_parameters, len(_POINTS)) - 1] if n_parameters else 1
     count = problem.observations.count
-    share = 1.0 if count <= _CHEAP else 0.3 if count <= _MODERATE else 0.2
+    share = float(np.clip(_CHEAP / count, 0.25, 1.0))
     return max(24, round(most * share * (1.0 if problem.exact else 0.4)))
 
 
