@@ -62,12 +62,17 @@ def simulate(kind: str, n: int, rng: np.random.Generator) -> dict[str, list[floa
     for label, integrate in (("plug-in", False), ("integrated", True)):
         model = gm.GraphGPRegressor(CITY, engine=engine, likelihood=likelihood, integrate=integrate, verbose=False)
         model.fit(CITY.nodes[seen], y[seen])
-        for level in LEVELS:
-            table = model.predict_table(level).to_numpy(dtype=float)[unseen]
-            inside = (table[:, 2] <= process[unseen]) & (process[unseen] <= table[:, 3])
-            again = (table[:, 4] <= y[unseen]) & (y[unseen] <= table[:, 5])
-            found[f"{label}|process|{level}"] = [float(inside.mean())]
-            found[f"{label}|observation|{level}"] = [float(again.mean())]
+        names = CITY.nodes[unseen]
+        above = {
+            "process": model.exceedance(process[unseen], names).to_numpy(),
+            "observation": model.exceedance(y[unseen], names, observation=True).to_numpy(),
+        }
+        if kind == "poisson":  # half of the probability of the same count
+            more = model.exceedance(y[unseen] - 0.5, names, observation=True).to_numpy()
+            above["observation"] = 0.5 * (above["observation"] + more)
+        for what, share in above.items():
+            for level in LEVELS:
+                found[f"{label}|{what}|{level}"] = [float((np.abs(share - 0.5) <= 0.5 * level).mean())]
     return found
 
 

@@ -62,7 +62,7 @@ def hyperparameter_draws(fit: Fit, graph: Graph, y_scale: float) -> tuple[dict[s
         else:
             unit = y_scale if word == "scale" else 1.0
             named[label], named_mode[label] = unit * numbers, unit * here
-        if word == "lengthscale" and graph.has_lengths and not fit.normalized:
+        if word == "lengthscale" and graph.has_lengths and not fit.normalized and not label.startswith("time."):
             length = _PER_LENGTHSCALE * float(graph.edges["length"].mean())
             named[f"{prefix}range"], named_mode[f"{prefix}range"] = length * numbers, length * here
     return named, named_mode, weights

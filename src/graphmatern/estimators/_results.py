@@ -334,14 +334,14 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         }
 
     def exceedance(
-        self, threshold: float, nodes: Any = None, *, observation: bool = False, exposure: Any = None
+        self, threshold: ArrayLike, nodes: Any = None, *, observation: bool = False, exposure: Any = None
     ) -> pd.Series[float]:
         """Probability that the process (of the first replicate) is above a threshold at each node.
 
         Parameters
         ----------
-        threshold : float
-            In the units of y: a value, or a rate of counts.
+        threshold : float or array_like, shape (n_names,)
+            In the units of y: a value, or a rate of counts; one for all nodes, or one for each.
         nodes : sequence of hashable, optional
             Node names; all nodes by default.
         observation : bool
@@ -365,7 +365,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         """
         self._require_fit()
         places = self.graph.locate(nodes)
-        level = (self._number("threshold", threshold) - self.y_mean_) / self.y_scale_
+        level = (self._thresholds(threshold, places.shape) - self.y_mean_) / self.y_scale_
         offset = self._offset(places, exposure, "no probabilities")
         found = self.posterior_.exceedance(places, level, observation=observation, offset=offset)
         return pd.Series(found, index=self.graph.nodes[places], name="exceedance")
@@ -386,19 +386,20 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         random_state : int or Generator, optional
             Seed.
         """
-        level, hits, total = self._number("threshold", threshold), 0, 0
+        level, hits, total = self._thresholds(threshold), 0, 0
         for block in self.iter_samples(n_samples, nodes, random_state):
             hits, total = hits + int((block > level).all(axis=1).sum()), total + len(block)
         return hits / total
 
     @staticmethod
-    def _number(name: str, given: Any) -> float:
+    def _thresholds(given: Any, shape: tuple[int, ...] = ()) -> Floats:
         faults = FaultList("no probabilities", TableError)
-        number = as_numbers(given, name, faults)
-        if number.shape != ():
-            faults.add(name, "must be a single number", f"shape {number.shape}", "Ask for one threshold at a time.")
+        numbers = as_numbers(given, "threshold", faults)
+        if numbers.shape not in ((), shape):
+            rule = "must be a single number" + (f", or have shape {shape}" if shape else "")
+            faults.add("threshold", rule, f"shape {numbers.shape}", "One for all nodes, or one for each.")
         faults.raise_if_any()
-        return float(number)
+        return numbers
 
     def plot(self, axes: Sequence[Axes] | None = None, *, label: str = "", **options: Any) -> NDArray[Any]:
         """Draw the predictions (of the first replicate) and, beside them, how sure they are.
