@@ -39,7 +39,8 @@ def hyperparameter_draws(fit: Fit, graph: Graph, y_scale: float) -> tuple[dict[s
     """
     pairs = list(zip(fit.coordinates, fit.optimum.position, strict=True))
     mode = {one.label: float(one.value(np.array([x]))[0]) for one, x in pairs}
-    if fit.integrated is not None:
+    drawn = fit.integrated is not None and bool(fit.integrated.draws)
+    if fit.integrated is not None and drawn:
         values, weights = dict(fit.integrated.draws), fit.integrated.weights
     else:
         errors = fit.standard_errors()
@@ -47,7 +48,7 @@ def hyperparameter_draws(fit: Fit, graph: Graph, y_scale: float) -> tuple[dict[s
         values = {one.label: np.asarray(one.value(np.asarray(x + errors[one.label] * _STRATA))) for one, x in pairs}
     own: dict[str, float] = getattr(fit.kernel, "values", dict)()
     mode |= {label: own[label] for label in ("nu", "variance") if label in values and label in own}
-    if fit.integrated is None and "variance" in values and "variance" in own:
+    if not drawn and "variance" in values and "variance" in own:
         # An engine that moves something else in its stead.
         values["variance"] = own["variance"] * np.exp(fit.standard_errors()["variance"] * _STRATA)
     named: dict[str, Floats] = {}

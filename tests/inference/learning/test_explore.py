@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphmatern.inference.learning.explore import explore, few_of, moments_of
+from graphmatern.inference.learning.explore import explore, few_of, moments_of, normal_points
 from graphmatern.inference.learning.parameters import Coordinate
 from graphmatern.inference.learning.priors import LogNormal
 
@@ -62,6 +62,17 @@ def test_points_that_break_down_have_no_weight() -> None:
     found = explore(lambda x: -np.inf if x[0] > 0.5 else -0.5 * float(x @ x), np.zeros(2), np.eye(2), WIDE[:2], 64)
     assert found.points[:, 0].max() <= 0.5
     assert found.weights.sum() == pytest.approx(1.0)
+
+
+def test_points_of_a_normal_density() -> None:
+    root = np.array([[1.0, 0.0, 0.0], [0.5, 0.8, 0.0], [-0.3, 0.1, 0.4]])
+    covariance, mode = root @ root.T, np.array([1.0, -2.0, 0.5])
+    found = normal_points(3.0, mode, np.linalg.inv(covariance), WIDE[:3])
+    mean, spread = moments_of(found.points, found.weights)
+    np.testing.assert_allclose(mean, mode, atol=1e-12)
+    np.testing.assert_allclose(spread, covariance, rtol=1e-9)
+    top = stats.multivariate_normal(mode, covariance).logpdf(mode)
+    assert found.log_integral == pytest.approx(3.0 - top)
 
 
 def test_nothing_to_explore() -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["Explored", "explore", "few_of", "moments_of"]
+__all__ = ["Explored", "explore", "few_of", "moments_of", "normal_points"]
 
 _AXIS_STEP = 1.5  # along an axis, in standard deviations, where its scale is measured
 _SCALES = (0.2, 3.0)  # of the curvature's, least and largest
@@ -126,6 +126,30 @@ def explore(
             used.append((count, _AroundPoints(points, flat / flat.sum())))
     found = np.flatnonzero(weights > 0)
     return Explored(points[found], weights[found] / weights[found].sum(), values[found], log_integral)
+
+
+def normal_points(top: float, mode: Floats, hessian: Floats, coordinates: Sequence[Coordinate]) -> Explored:
+    """Points that stand for a normal density: two on each axis, with its mean and covariance.
+
+    Parameters
+    ----------
+    top : float
+        Log density at the mode.
+    mode : ndarray, shape (d,)
+        Where it is largest.
+    hessian : ndarray, shape (d, d)
+        Of the negative log density there.
+    coordinates : sequence of Coordinate
+        Bounds, into which the points are moved.
+    """
+    d = len(mode)
+    low, high = np.array([(one.low, one.high) for one in coordinates]).reshape(-1, 2).T
+    curvatures, vectors = np.linalg.eigh(hessian)
+    curvatures = np.maximum(curvatures, _LEAST_CURVATURE)
+    away = np.sqrt(d) * vectors / np.sqrt(curvatures)
+    points = np.clip(np.concatenate([mode + away.T, mode - away.T]), low, high)
+    log_integral = top + 0.5 * (d * np.log(2.0 * np.pi) - float(np.log(curvatures).sum()))
+    return Explored(points, np.full(2 * d, 0.5 / d), np.full(2 * d, top - 0.5 * d), log_integral)
 
 
 def _around_mode(

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from graphmatern.errors import NumericalError
-from graphmatern.inference.learning.explore import Explored, explore, few_of
+from graphmatern.inference.learning.explore import Explored, explore, few_of, normal_points
 from graphmatern.inference.learning.optimize import curvature
 from graphmatern.inference.learning.parameters import PriorsAndBounds
 from graphmatern.inference.learning.priors import Beta, LogNormal
@@ -113,8 +113,19 @@ def is_worth_it(problem: Problem) -> bool:
 
 
 def with_default_priors(problem: Problem) -> Problem:
-    """The problem with proper priors for all of its parameters."""
-    return replace(problem, rules=PriorsAndBounds(problem.rules.bounds, default_priors(problem)))
+    """The problem with proper priors for all of its parameters.
+
+    On large graphs the variance has none: it would take factorisations, and many observations say what it is.
+    """
+    priors = default_priors(problem)
+    if _is_normal(problem) and not problem.rules.concern("variance"):
+        del priors["variance"]
+    return replace(problem, rules=PriorsAndBounds(problem.rules.bounds, priors))
+
+
+def _is_normal(problem: Problem) -> bool:
+    """Whether there are so many observations on so many nodes that the density is taken to be normal."""
+    return problem.observations.count > _MOST_OBSERVATIONS and problem.graph.n_nodes > _MOST_NODES
 
 
 def _n_points(problem: Problem, n_parameters: int) -> int:
@@ -252,7 +263,7 @@ def integrate(problem: Problem, searched: Sequence[Searched], likelihood: Likeli
             makers.append(partial(one.objective.posterior, component.position, component.sites))
         one.engine.release()
     weights = np.array([component.weight for component in components])
-    draws, all_weights = _draws(kept, explored, shares)
+    draws, all_weights = _draws(kept, explored, shares) if not _is_normal(problem) else ({}, np.ones(1))
     return Integrated(
         Mixture(makers, weights / weights.sum(), likelihood),
         components,
@@ -284,6 +295,8 @@ def _explore(problem: Problem, searched: Searched) -> Explored:
                 hessian = _curvature(searched, inside, step)
             except NumericalError:
                 hessian = np.eye(len(mode))
+        if _is_normal(problem) and len(mode):
+            return normal_points(-searched.optimum.value, mode, hessian, coordinates)
         return explore(log_density, mode, hessian, coordinates, _n_points(problem, len(mode)))
 
 
