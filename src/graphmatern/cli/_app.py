@@ -218,6 +218,13 @@ def fit(
     ] = None,
     mean: Annotated[str, typer.Option(help="Mean of the process: constant or zero.")] = "constant",
     covariates: Covariates = None,
+    integrate: Annotated[
+        bool | None,
+        typer.Option(
+            "--integrate/--no-integrate",
+            help="Integrate over the parameters, or plug in the best; by default integrate up to 2,000 values.",
+        ),
+    ] = None,
     holdout: Annotated[float, typer.Option(help="Share of the values to leave out and test the predictions on.")] = 0.0,
     level: Level = 0.95,
     seed: Seed = 0,
@@ -253,6 +260,7 @@ def fit(
             n_threads,
             seed,
             max_seconds,
+            integrate,
         ),
         Console(quiet=quiet, as_json=as_json),
         out=out,

@@ -117,3 +117,4 @@ class ModelOptions:
     n_threads: int | None = None
     seed: int = 0
     max_seconds: float | None = None
+    integrate: bool | None = None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.base import ClassifierMixin
 
 from graphmatern._validation import (
@@ -23,6 +22,7 @@ from graphmatern._validation import (
 from graphmatern.errors import KernelError, TableError, UninformedWarning
 from graphmatern.estimators._base import GraphEstimator, reached_by
 from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
+from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
 from graphmatern.estimators._labels import LabelData, label_array, read_labels, stored_labels
 from graphmatern.estimators._options import check_options, documented, rules_of, search_of, uses_normalized
 from graphmatern.inference import ENGINES, Known, Observations, Optimum, Problem, eigenpairs_used, learn
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
-    from graphmatern.inference import Fit, LogNormal
+    from graphmatern.inference import Fit, Prior
     from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
@@ -51,7 +51,6 @@ _LIKELIHOODS: dict[str, Callable[[int], Categorical]] = {
     "bernoulli": lambda _count: Bernoulli(),
 }
 _RESTRICTED = ("inducing", "eigenvectors")  # forms of inference that can learn step by step
-_NODES_AT_ONCE = 4096
 
 
 @documented
@@ -96,6 +95,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     <n_restarts>
     <bounds>
     <priors>
+    <integrate>
     <random_state>
     <n_threads>
     <device>
@@ -112,7 +112,11 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     likelihood_ : Likelihood
         Likelihood with its parameters.
     elbo_ : float
-        Evidence lower bound: at most the log marginal likelihood of the labels.
+        Evidence lower bound at the parameters of `kernel_`: at most the log marginal likelihood of the labels.
+    log_evidence_ : float
+        The same with the parameters integrated out, for comparing models.
+    hyperparameters_ : DataFrame
+        What is known of the parameters: mode, mean, sd, 2.5%, 50% and 97.5%.
     inference_, engine_ : str
         Engine used, by either word.
     inference_reason_, engine_reason_ : str
@@ -157,7 +161,8 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         learning_rate: float = 0.05,
         n_restarts: int = 0,
         bounds: Mapping[str, tuple[float, float]] | None = None,
-        priors: Mapping[str, LogNormal] | None = None,
+        priors: Mapping[str, Prior] | None = None,
+        integrate: Literal["auto"] | bool = "auto",
         random_state: int | None = None,
         n_threads: int | None = None,
         device: str = "cpu",
@@ -184,6 +189,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         self.n_restarts = n_restarts
         self.bounds = bounds
         self.priors = priors
+        self.integrate = integrate
         self.random_state = random_state
         self.n_threads = n_threads
         self.device = device
@@ -293,6 +299,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
                 "max_seconds": self.max_seconds,
                 "compares": True,
                 "settings": settings,
+                "integrate": self.integrate,
                 **options,
             }
         )
@@ -358,16 +365,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         self._require_fit()
         places = self.graph.locate(nodes)
         self._warn_of_uninformed(places)
-        mean, variance = self.posterior_.latent_mean(places), self.posterior_.latent_variance(places)
-        likelihood, blocks = self.likelihood_, []
-        assert isinstance(likelihood, Categorical)
-        with torch.no_grad():
-            for start in range(0, max(1, len(places)), _NODES_AT_ONCE):
-                part = slice(start, start + _NODES_AT_ONCE)
-                moments = (torch.from_numpy(np.ascontiguousarray(x[:, part])) for x in (mean, variance))
-                blocks.append(likelihood.probabilities(*moments).numpy())
-        found = np.concatenate(blocks, axis=1).T
-        return np.asarray(found / found.sum(axis=1, keepdims=True))
+        return np.asarray(self.posterior_.class_probabilities(places))
 
     def _warn_of_uninformed(self, places: Longs) -> None:
         uninformed = ~self.informed_[places]
@@ -436,8 +434,30 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         faults.raise_if_any()
         rng = random_generator(random_state, TableError)
         places = self.graph.locate(nodes)
-        rows = range(self.posterior_.n_latents)
-        return np.stack([self.posterior_.latent_samples(n_samples, places, rng, row) for row in rows], axis=1)
+        return np.asarray(self.posterior_.joint_samples(n_samples, places, rng))
+
+    def loo(self) -> pd.DataFrame:
+        """Leave-one-out predictions of the labels, by taking their sites out of the posterior.
+
+        Returns
+        -------
+        DataFrame
+            One row per label: node, label, probability (of that label given all others; the conditional predictive
+            ordinate), log_density (its logarithm) and predicted (the most probable class).
+        """
+        self._require_fit()
+        share = self.posterior_.left_out_classes()
+        codes = self._data.codes
+        own = np.maximum(share[np.arange(len(codes)), codes], np.finfo(float).tiny)
+        return pd.DataFrame(
+            {
+                "node": self.graph.nodes[self._data.nodes],
+                "label": self.classes_[codes],
+                "probability": own,
+                "log_density": np.log(own),
+                "predicted": self.classes_[share.argmax(axis=1)],
+            }
+        )
 
     def score(self, nodes: Any, y: Any = None, sample_weight: None = None) -> float:
         """Share of labels that are predicted; None and NaN in ``y`` are passed over.
@@ -530,6 +550,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             "kernel_": self.kernel_,
             "optimum": dict(vars(self._fit.optimum)),
             "sites": self._fit.sites,
+            "integrated": integrated_state(self._fit.integrated),
             "inducing": self._fit.report.get("inducing"),
             "in_steps": "history" in self._fit.report,
             "standard_errors": self._standard_errors,
@@ -558,5 +579,6 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         inducing = state.get("inducing")
         settings["n_inducing" if isinstance(inducing, int) else "inducing"] = inducing
         problem = replace(problem, kernel=state["kernel_"], settings=settings)
-        known = Known(Optimum(**state["optimum"]), state["sites"])
+        integrated = integrated_from_state(state.get("integrated"))
+        known = Known(Optimum(**state["optimum"]), state["sites"], integrated)
         return self._attributes(data, learn(problem, state["inference_"], known), state["inference_reason_"])

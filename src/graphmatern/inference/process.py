@@ -272,6 +272,16 @@ class Engine(ABC):
         """Derivatives of the logarithms of the parameters that the coordinates are named after."""
         return np.eye(len(position))
 
+    def values_of(self, positions: Floats) -> dict[str, Floats]:
+        """Values of the parameters that the coordinates are named after, at some positions; each of shape (n,)."""
+        columns = zip(self.coordinates, positions.T, strict=True)
+        return {one.label: np.asarray(one.value(x)) for one, x in columns}
+
+    @property
+    def distinguished_by(self) -> tuple[str, float] | None:
+        """Name and value of what distinguishes this engine among its candidates, if anything."""
+        return None
+
     def log_prior(self) -> float:
         """Log prior of what distinguishes this engine among its candidates."""
         return 0.0

@@ -6,6 +6,7 @@ from graphmatern._parameters import from_plain, to_plain
 from graphmatern.likelihoods._base import Expectation, Likelihood
 from graphmatern.likelihoods._classes import Bernoulli, Categorical, RobustMax, Softmax
 from graphmatern.likelihoods._numbers import Counts, Gaussian, NegativeBinomial, Numeric, Poisson, StudentT
+from graphmatern.likelihoods._quantiles import find_quantile
 
 __all__ = [
     "Bernoulli",
@@ -20,6 +21,7 @@ __all__ = [
     "RobustMax",
     "Softmax",
     "StudentT",
+    "find_quantile",
     "likelihood_from_plain",
     "likelihood_to_plain",
 ]

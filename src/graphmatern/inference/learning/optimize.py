@@ -26,7 +26,8 @@ _FAR = 0.1  # nats to gain: closer than this, past steps describe the curvature 
 _LEAST_EXPECTED = 1e-4  # curvature in any direction, in nats per squared logarithm
 _BFGS_STEPS = 60  # at most, before L-BFGS takes over
 _NEAR = 0.1  # standard errors from the optimum
-_STEEP = 1.0  # a derivative that no optimum has: whoever claims one there is checked by L-BFGS
+# Derivatives that no optimum has, unless its curvature is large, and that none has: whoever claims one there is checked.
+_STEEP, _STEEPER = 1.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -143,8 +144,8 @@ def find_minimum(
             steps = max_iterations if callable(hessian) else min(max_iterations, _BFGS_STEPS)
             optimum, model = _quasi_newton(counted, start, at_start, low, high, hessian, steps, to_gain, longest_step)
             # Where the curvature is large and known, so may derivatives be.
-            scaled_down = optimum.gradient / np.maximum(1.0, _NEAR * np.sqrt(np.maximum(np.diag(model), 0.0)))
-            steep = not trusted and _steepest(optimum.position, scaled_down, low, high) > _STEEP
+            bearable = np.clip(_NEAR * np.sqrt(np.maximum(np.diag(model), 0.0)), _STEEP, _STEEPER)
+            steep = not trusted and _steepest(optimum.position, optimum.gradient / bearable, low, high) > 1.0
             if (optimum.converged and not steep) or (steps == max_iterations and not callable(hessian)):
                 return replace(optimum, n_evaluations=count, converged=optimum.converged and not steep)
             # In a curved valley L-BFGS forgets what no longer holds.
@@ -205,9 +206,10 @@ def _quasi_newton(
     model = np.empty(0) if callable(hessian) else hessian
     position, count = start, 1
     value, gradient = at_start
-    expected = np.inf
+    expected, size = np.inf, 1.0
     for _ in range(steps):
-        if callable(hessian) and expected > _FAR:
+        # A step that was too long has shown a curvature that the information does not know.
+        if callable(hessian) and (not len(model) or (expected > _FAR and size > 0.5)):
             model = _with_curvature(hessian())
         free = ~_held(position, gradient, low, high)
         direction = np.zeros_like(position)
@@ -215,7 +217,8 @@ def _quasi_newton(
         expected = -0.5 * float(gradient @ direction)
         if expected < to_gain:
             return Optimum(position, value, gradient, count, True, f"less than {to_gain:g} nats to gain"), model
-        size = min(1.0, longest_step / float(np.abs(direction).max()))
+        longest = min(1.0, longest_step / float(np.abs(direction).max()))
+        size = longest
         while True:
             trial = np.clip(position + size * direction, low, high)
             count += 1
@@ -223,6 +226,7 @@ def _quasi_newton(
             if trial_value <= value + 1e-4 * float(gradient @ (trial - position)) or size < 1e-6:
                 break
             size *= 0.3
+        size /= longest
         step, change = trial - position, trial_gradient - gradient
         along = float(step @ change)
         if along > 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):

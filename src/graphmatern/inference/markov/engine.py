@@ -241,9 +241,21 @@ class MarkovEngine(Engine):
             found[1, 0] = self.unit_variance_slope(self.point(position)[0])
         return np.asarray(found[np.ix_(self._free, self._free)])
 
+    def values_of(self, positions: Floats) -> dict[str, Floats]:
+        """Values of lengthscale and variance at some positions; see `Engine.values_of`."""
+        found = super().values_of(positions)
+        if not self._in_variance and "variance" in found:
+            found["variance"] = np.array([self.average_variance(position) for position in positions])
+        return found
+
+    @property
+    def distinguished_by(self) -> tuple[str, float] | None:
+        """The smoothness, where several are tried."""
+        return ("nu", float(self.precision.nu)) if self._open else None
+
     def log_prior(self) -> float:
         """Log prior of the smoothness, where several are tried."""
-        prior = self._problem.rules.priors.get("nu")
+        prior = self._problem.rules.priors.get("nu") if self._open else None
         return 0.0 if prior is None else -prior.penalty(float(np.log(self.precision.nu)))[0]
 
     # ------------------------------------------------------------------ the fit

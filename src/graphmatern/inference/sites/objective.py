@@ -19,6 +19,8 @@ from graphmatern.inference.sites.marginals import LatentField, Sites
 from graphmatern.inference.sites.updates import SiteLikelihood, evaluate_sites, fit_sites
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from graphmatern.inference.learning.optimize import Optimum
@@ -35,6 +37,7 @@ __all__ = ["SiteObjective"]
 # While the parameters move: how many nats they need not gain, and how exact the sites are, relative to the ELBO. Where
 # the ELBO has several optima, which differ by nats, there is no point in more.
 _WHILE_MOVING = {True: (5e-7, 1e-10), False: (1e-4, 1e-8)}
+_TO_WEIGH = 1e-5  # how exact the sites are, relative to the ELBO, where parameters are only given a weight
 _TO_COMPARE, _TO_KEEP = 1e-5, 1e-12  # how exact the sites are where two optima are compared, and at the end
 _UPDATES, _LAST_UPDATES = 60, 1000  # of the sites at most, on the way and at the end
 _FRESH_GAIN = 1e-4  # of the ELBO, by which fresh sites must be better
@@ -112,6 +115,19 @@ class SiteObjective:
             in_likelihood = [-one.item() for one in torch.autograd.grad(value.sum(), self._raw)]
         return -state.elbo, np.concatenate([latent.gradient(state.sites, state.marginals), in_likelihood])
 
+    def value(self, theta: Floats) -> float:
+        """Value alone, of sites that are begun from the best found so far and are exact enough to compare."""
+        state = fit_sites(
+            self._field(theta),
+            self._observed,
+            self._begin,
+            tolerance=_TO_WEIGH,
+            max_iterations=_UPDATES,
+            compared_with=None if self._best == -np.inf else self._best,
+        )
+        self._state, self._at = state, None
+        return -state.elbo
+
     def begin_afresh(self, optimum: Optimum, objective: Objective) -> bool:
         """Whether fresh sites do clearly better at an optimum; if so, the search should go on with them.
 
@@ -152,17 +168,22 @@ class SiteObjective:
         assert self._state is not None
         return list(self._state.sites)
 
-    def posterior(self, theta: Floats) -> Posterior:
-        """Return the processes given the observations at some parameters."""
-        self._final = True
-        if self._at is None or not np.array_equal(self._at, theta):
-            self(theta)
-        assert self._state is not None
+    def posterior(self, theta: Floats, sites: Sequence[Floats] | None = None) -> Posterior:
+        """Return the processes given the observations at some parameters, with the best sites or with given ones."""
+        if sites is not None:
+            self._field(theta)
+            found = Sites(*sites)
+        else:
+            self._final = True
+            if self._at is None or not np.array_equal(self._at, theta):
+                self(theta)
+            assert self._state is not None
+            found = self._state.sites
         process = self._engine.at(theta[: len(theta) - len(self._raw)])
         parts, end = [], 0
         for k, group in enumerate(self._engine.groups):
             start, end = end, end + len(group.nodes)
-            for c, (first, second) in enumerate(zip(*self._state.sites, strict=True)):
+            for c, (first, second) in enumerate(zip(*found, strict=True)):
                 precision = second[start:end]
                 predictive = process.predictive(k, precision)
                 parts.append(Part(predictive, group, c, precision, first[start:end, None]))
