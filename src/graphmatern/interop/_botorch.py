@@ -67,7 +67,7 @@ def node_model(
     normalized : bool, optional
         Which Laplacian; by default the normalised one only where the kernel requires it.
     n_eigenpairs : int, optional
-        Number of eigenpairs; all by default.
+        Number of eigenpairs; by default all of a graph of moderate size, none of a larger one (`NodeKernel`).
     noise : float, optional
         Variance of the noise, in the unit of ``y`` squared; learned by default.
     fit : bool
@@ -288,7 +288,7 @@ def maximize_over_nodes(
     normalized : bool, optional
         Which Laplacian; by default the normalised one only where the kernel requires it.
     n_eigenpairs : int, optional
-        Number of eigenpairs; all by default.
+        Number of eigenpairs; by default all of a graph of moderate size, none of a larger one (`NodeKernel`).
     noise : float, optional
         Variance of the noise of an evaluation; learned by default.
     refit_every : int

@@ -96,7 +96,7 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     ----------
     basis : NodeBasis or NodePolynomials
         How covariances between nodes are computed. Of polynomials, ``basis.variance_error`` is the relative standard
-        error of the prior variances last computed: 0 where they are exact, as for up to some hundred nodes at a time.
+        error of the prior variances last computed: 0 where they are exact, as for up to 256 nodes at a time.
         Those of more nodes are estimated, but for what training nodes explain of them, which is exact.
 
     Notes

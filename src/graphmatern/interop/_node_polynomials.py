@@ -19,13 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError, NumericalError, ResourceError
-from graphmatern.inference.moments.engine import (
-    MOST_DEGREE,
-    TOLERANCE,
-    first_below,
-    moments_seconds,
-    truncation_errors,
-)
+from graphmatern.inference.moments.engine import MOST_DEGREE, TOLERANCE, first_below, truncation_errors
 from graphmatern.inference.moments.kept import KeptMoments, kept_moments
 from graphmatern.inference.moments.operator import coefficients_from_values
 from graphmatern.inference.moments.predictive import PriorField
@@ -45,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NodePolynomials"]
 
-_SOON = 2.0  # seconds that exact variances may take; beyond, they are estimated
+_EXACT = 256  # nodes at a time whose variances are computed one by one; estimates for all nodes cost about as much
 _MEMORY_SHARE = 0.5  # of the memory available, for one matrix of covariances
 
 
@@ -190,9 +184,7 @@ class NodePolynomials(NodeCovariances):
         square = len(nodes) == len(left) == len(right)
         if kept.knows(nodes, degree) or ((training or square) and kept.fits(len(nodes), degree)):
             moments = kept.between(left, right, degree)
-            values = self.values(weights, len(moments) - 1)
-            coefficients = values @ torch.as_tensor(coefficients_from_values(len(moments) - 1)).mT
-            flat = coefficients @ torch.from_numpy(moments.reshape(len(moments), -1))
+            flat = self._combined(weights, moments.reshape(len(moments), -1))
             return flat.reshape(*flat.shape[:-1], len(left), len(right))
         values = self.values(weights, degree)
         needed = 8 * values[..., 0].numel() * len(left) * len(right)
@@ -212,15 +204,18 @@ class NodePolynomials(NodeCovariances):
     def _variances(self, weights: Weights, nodes: Longs) -> torch.Tensor:
         """Prior variances of nodes, each once; shape (*batch, n)."""
         degree, kept = self.degree(weights), self.kept
-        seconds = moments_seconds(kept.operator.products.nnz, kept.unknown(nodes, degree), degree // 2)
-        if seconds <= _SOON:
+        if len(nodes) <= _EXACT or not kept.unknown(nodes, degree):
             self.variance_error = 0.0
-            moments = kept.diagonals(nodes, degree)
-            values = self.values(weights, len(moments) - 1)
-            coefficients = values @ torch.as_tensor(coefficients_from_values(len(moments) - 1)).mT
-            return coefficients @ torch.from_numpy(moments)
-        found: torch.Tensor = _EstimatedVariances.apply(self.values(weights, degree), self, nodes)  # type: ignore[no-untyped-call]
+            return self._combined(weights, kept.diagonals(nodes, degree))
+        values = self.values(weights, degree)
+        found: torch.Tensor = _EstimatedVariances.apply(values, self, nodes)  # type: ignore[no-untyped-call]
         return found
+
+    def _combined(self, weights: Weights, moments: Floats) -> torch.Tensor:
+        """Σ_k c_k M_k for moments of shape (degree + 1, n), differentiable; shape (*batch, n)."""
+        degree = len(moments) - 1
+        coefficients = self.values(weights, degree) @ torch.as_tensor(coefficients_from_values(degree)).mT
+        return coefficients @ torch.from_numpy(moments)
 
     def draw(self, weights: Weights, n_samples: int, rng: np.random.Generator, like: torch.Tensor) -> torch.Tensor:
         """Draws of the process on all nodes; shape (n_samples, n_nodes)."""
