@@ -161,8 +161,16 @@ class ChebyshevProducts:
                     work(slice(start, min(start + _COLUMNS, count)), crew if self._n_threads > 1 else None)
 
     # ------------------------------------------------------------------ verbs
-    def moments(self, nodes: Longs, degree: int, known: Floats | None = None, kept: Kept | None = None) -> Floats:
-        """T_k(S)[x, x] for k up to a degree; shape (degree + 1, n_x, n_x).
+    def moments(
+        self,
+        nodes: Longs,
+        degree: int,
+        known: Floats | None = None,
+        kept: Kept | None = None,
+        *,
+        at: Longs | None = None,
+    ) -> Floats:
+        """T_k(S)[y, x] for k up to a degree, y = x by default; shape (degree + 1, n_y, n_x).
 
         Parameters
         ----------
@@ -170,18 +178,21 @@ class ChebyshevProducts:
             x, each once.
         degree : int
             Largest k.
-        known : ndarray, shape (at least 2, n_x, n_x), optional
+        known : ndarray, shape (at least 2, n_y, n_x), optional
             Moments of lower degrees, with which ``kept`` was filled.
         kept : dict, optional
             Where the last two blocks are kept, to go on from there another time; only where they are not too large.
+        at : ndarray of int64, shape (n_y,), optional
+            y.
         """
-        found = np.empty((degree + 1, len(nodes), len(nodes)))
+        at = nodes if at is None else at
+        found = np.empty((degree + 1, len(at), len(nodes)))
         kept = None if 16.0 * self.n * len(nodes) > _KEPT_SHARE * available_memory() else kept
         first = 0 if known is None or not kept else len(known)
         if first:
             assert known is not None
             found[:first] = known
-        rows = self._rows(nodes)
+        rows, places = self._rows(at), self._rows(nodes)
 
         def work(part: slice, crew: Crew | None) -> None:
             if first:
@@ -190,7 +201,7 @@ class ChebyshevProducts:
             else:
                 width = part.stop - part.start
                 current, previous = self._zeros(width), self._zeros(width)
-                current[rows[part], range(width)] = 1.0
+                current[places[part], range(width)] = 1.0
                 found[0, :, part] = self._numbers(current[rows])
             for k in range(max(first, 1), degree + 1):
                 current, previous = self._advance(current, previous, k, crew=crew)
@@ -320,7 +331,9 @@ class ChebyshevProducts:
         return found
 
     def traces(self, weights: Floats | None, degree: int, probes: Floats) -> Floats:
-        """Estimates of Σ_i weight_i T_k(S)[i, i] for k up to a degree, from each probe; shape (degree + 1, n_probes).
+        """Estimates zᵀ diag(weights) T_k(S) z of Σ_i weight_i T_k(S)[i, i] from each probe z; (degree + 1, n_probes).
+
+        Columns of the identity for probes give T_k(S)[i, i] of single nodes.
 
         Parameters
         ----------
@@ -329,7 +342,7 @@ class ChebyshevProducts:
         degree : int
             Largest k.
         probes : ndarray, shape (n, n_probes)
-            Entries ±1.
+            Entries ±1 for estimates of traces.
         """
         found = np.empty((degree + 2, probes.shape[1]))
 
@@ -348,7 +361,7 @@ class ChebyshevProducts:
                 if weights is None and k > 0:
                     if k > 1:
                         found[2 * k - 1, part] = 2.0 * dot(previous, current) - found[1, part]
-                    found[2 * k, part] = 2.0 * dot(current, current) - self.n
+                    found[2 * k, part] = 2.0 * dot(current, current) - found[0, part]
 
         self._in_blocks(probes.shape[1], work)
         return found[: degree + 1]

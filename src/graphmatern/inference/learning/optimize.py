@@ -26,7 +26,7 @@ _FAR = 0.1  # nats to gain: closer than this, past steps describe the curvature 
 _LEAST_EXPECTED = 1e-4  # curvature in any direction, in nats per squared logarithm
 _BFGS_STEPS = 60  # at most, before L-BFGS takes over
 _NEAR = 0.1  # standard errors from the optimum
-# Derivatives that no optimum has, unless its curvature is large, and that none has: whoever claims one there is checked.
+# Derivatives that no optimum has unless its curvature is large, and that none has: whoever claims one is checked.
 _STEEP, _STEEPER = 1.0, 30.0
 
 

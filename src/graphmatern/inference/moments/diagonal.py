@@ -45,8 +45,10 @@ class Diagonal(NamedTuple):
         return float(np.sqrt(np.mean((self.errors / size) ** 2)))
 
 
-def estimate_diagonal(operator: LaplacianOperator, times: Callable[[Floats], Floats]) -> Diagonal:
-    """Estimate the diagonal of a symmetric matrix that is close to a function of the Laplacian.
+def estimate_diagonal(
+    operator: LaplacianOperator, times: Callable[[Floats], Floats], known: Floats | float = 0.0
+) -> Diagonal:
+    """Estimate the diagonal of a positive semidefinite matrix that is close to a function of the Laplacian.
 
     Parameters
     ----------
@@ -54,6 +56,8 @@ def estimate_diagonal(operator: LaplacianOperator, times: Callable[[Floats], Flo
         Polynomials of the Laplacian.
     times : callable
         Products of the matrix with columns of shape (n_nodes, k).
+    known : float or ndarray, shape (n_nodes,)
+        Diagonal of what was taken off the matrix because it is known; it is added again.
     """
     n, rng = operator.graph.n_nodes, np.random.default_rng(_SEED)
     controls = _Controls(operator)
@@ -65,6 +69,7 @@ def estimate_diagonal(operator: LaplacianOperator, times: Callable[[Floats], Flo
             probes = np.asarray(rng.integers(0, 2, shape, dtype=np.int8) * 2.0 - 1.0)
             sums.add(probes * times(probes), controls.of(probes))
         found = sums.solve()
+        found = found._replace(values=np.maximum(found.values, 0.0) + known)
         if found.relative_error <= _ENOUGH or found.n_probes >= _MOST:
             return found
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
-from scipy.fft import dct
 
 from graphmatern._validation import warn
 from graphmatern.errors import NumericalError, NumericalWarning, ResourceError
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.sparse import csr_array
 
+    from graphmatern.graph import Graph
     from graphmatern.inference.learning.parameters import Coordinate
     from graphmatern.inference.learning.problem import Problem
     from graphmatern.inference.observations import Group
@@ -43,7 +43,17 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["MOST_DENSE", "MomentsEngine", "laplacian_operator", "moments_seconds"]
+__all__ = [
+    "MOST_DEGREE",
+    "MOST_DENSE",
+    "TOLERANCE",
+    "MomentsEngine",
+    "ample_degree",
+    "first_below",
+    "laplacian_operator",
+    "moments_seconds",
+    "truncation_errors",
+]
 
 MOST_DENSE = 4_000  # observed nodes between which the covariance is kept; with more, it is a matter of products
 TOLERANCE = 1e-10  # of K, relative in spectral norm
@@ -53,7 +63,7 @@ _PROBES, _MOST_PROBES = 16, 128
 _ITERATIONS = 25  # of conjugate gradients, about
 _LEAST_INFORMATION = 1e-2  # in nats, per squared logarithm: what data do not know, probes cannot spoil
 _ROUGH, _FINE = 0.5, 0.35  # errors of an optimum due to probes, relative to the data's: too large, and aimed at
-_FIRST_DEGREE, _MOST_DEGREE = 32, 2_000
+_FIRST_DEGREE, MOST_DEGREE = 32, 2_000
 _SOON = 3.0  # seconds of products for a start that may not be needed
 _BUDGET = 600.0  # seconds of products, beyond which degrees are not raised
 _SAMPLES = 600  # parameters from which the combinations that are kept are found
@@ -63,25 +73,52 @@ _PER_PRODUCT, _FROM_MEMORY, _OUTGROWN = 0.6e-9, 1.0e-9, 5_000_000
 _SEED = 7
 
 
-def laplacian_operator(problem: Problem) -> LaplacianOperator:
-    """The operator of a problem's Laplacian, made once and kept with the graph."""
-    key = ("moments", problem.normalized, problem.n_threads, problem.device, problem.dtype)
+def laplacian_operator(
+    graph: Graph, normalized: bool, n_threads: int | None = None, device: str = "cpu", dtype: str = "float64"
+) -> LaplacianOperator:
+    """The operator of a graph's Laplacian, made once and kept with the graph."""
 
     def make() -> LaplacianOperator:
         def products(matrix: csr_array[Any], low: float, high: float) -> ChebyshevProducts:
-            if problem.device == "cpu" and problem.dtype == "float64":
-                return ChebyshevProducts(matrix, low, high, problem.n_threads)
-            return DeviceProducts(matrix, low, high, torch.device(problem.device), getattr(torch, problem.dtype))
+            if device == "cpu" and dtype == "float64":
+                return ChebyshevProducts(matrix, low, high, n_threads)
+            return DeviceProducts(matrix, low, high, torch.device(device), getattr(torch, dtype))
 
-        return LaplacianOperator(problem.graph, normalized=bool(problem.normalized), products=products)
+        return LaplacianOperator(graph, normalized=normalized, products=products)
 
-    return problem.graph.cached(key, make)
+    return graph.cached(("moments", normalized, n_threads, device, dtype), make)
 
 
 def moments_seconds(nnz: int, n_observed: int, degree: int, n_threads: int = 2) -> float:
     """About how long moments of a degree take."""
     per_product = _PER_PRODUCT + _FROM_MEMORY * min(1.0, nnz / _OUTGROWN)
     return per_product * float(nnz) * n_observed * degree / n_threads
+
+
+def truncation_errors(weights: Callable[..., torch.Tensor], operator: LaplacianOperator, most: int) -> Floats:
+    """Errors of polynomials of each degree up to ``most`` in place of a kernel's function; shape (most + 1,).
+
+    ``weights`` is `Kernel.spectral_weights`, or something like it.
+    """
+
+    def values(points: Floats) -> Floats:
+        # The scale does not matter: any positive norms serve.
+        found = weights(torch.as_tensor(points), torch.ones(len(points), dtype=torch.float64), 1)
+        return np.asarray(found.numpy())
+
+    with torch.no_grad():
+        return operator.truncation_errors(values, most)
+
+
+def ample_degree(degree: int, most: int = MOST_DEGREE) -> int:
+    """A little more than is needed now, as it will be needed soon."""
+    return int(np.clip(1.25 * degree, _FIRST_DEGREE, most))
+
+
+def first_below(errors: Floats, tolerance: float) -> int | None:
+    """The first degree whose error is small enough; None where there is none."""
+    enough = np.flatnonzero(errors <= tolerance)
+    return int(enough[0]) if len(enough) else None
 
 
 class MomentsEngine(Engine):
@@ -102,7 +139,9 @@ class MomentsEngine(Engine):
         self._kernel = starting_kernel(problem)
         self._kernel.check_laplacian(bool(problem.normalized))
         self._raw, self.coordinates, self.start = free_parameters(self._kernel, problem.rules)
-        self._operator = laplacian_operator(problem)
+        self._operator = laplacian_operator(
+            problem.graph, bool(problem.normalized), problem.n_threads, problem.device, problem.dtype
+        )
         self._observed = ObservedNodes(groups)
         self.has_information = self._many = len(self._observed.nodes) > MOST_DENSE
         self._tolerance = _TOLERANCE_OF_MANY if self._many else TOLERANCE
@@ -114,7 +153,7 @@ class MomentsEngine(Engine):
         self._check_memory()
         self._degree = 0
         self._per_degree = moments_seconds(self._operator.products.nnz, self._n_columns, 1)
-        self._most_degree = int(np.clip(_BUDGET / self._per_degree, _FIRST_DEGREE, _MOST_DEGREE))
+        self._most_degree = int(np.clip(_BUDGET / self._per_degree, _FIRST_DEGREE, MOST_DEGREE))
         if problem.search.optimizer is not None:
             self.coordinates = [self._bounded(place, one) for place, one in enumerate(self.coordinates)]
 
@@ -175,29 +214,21 @@ class MomentsEngine(Engine):
     # ------------------------------------------------------------------ degrees
     def _values(self, degree: int) -> torch.Tensor:
         """W at the Chebyshev points of a degree, where the kernel's parameters are, differentiable in them."""
-        traces, _ = self._operator.traces(degree)
         points = torch.as_tensor(self._operator.eigenvalues(degree))
-        norms = torch.as_tensor(coefficients_from_values(degree).T @ traces)
+        norms = torch.as_tensor(self._operator.squared_norms(degree))
         return self._kernel.spectral_weights(points, norms, self._problem.graph.n_nodes)
 
     def _tail(self, most: int) -> Floats:
         """Largest error of a polynomial of each degree up to ``most``, relative to the largest value; (most + 1,)."""
-        finer = 2 * most + 1
-        points = torch.as_tensor(self._operator.eigenvalues(finer))
-        with torch.no_grad():
-            # The scale does not matter: any positive norms serve.
-            values = self._kernel.spectral_weights(points, torch.ones(finer + 1, dtype=torch.float64), 1).numpy()
-        sizes = np.abs(dct(values)) / (finer + 1)  # the first is twice what it should be, and is not used
-        return np.asarray(np.cumsum(sizes[::-1])[::-1][1 : most + 2] / np.abs(values).max())
+        return truncation_errors(self._kernel.spectral_weights, self._operator, most)
 
     def _truncation(self, degree: int) -> float:
         """Largest error of the interpolating polynomial, relative to the largest value of the kernel's function."""
         return float(self._tail(degree)[-1])
 
-    def needed_degree(self, most: int = _MOST_DEGREE) -> int | None:
+    def needed_degree(self, most: int = MOST_DEGREE) -> int | None:
         """Degree at which the kernel, as it is, is accurate enough; None where it would be absurd."""
-        enough = np.flatnonzero(self._tail(most) <= self._tolerance)
-        return int(enough[0]) if len(enough) else None
+        return first_below(self._tail(most), self._tolerance)
 
     def _extend(self, position: Floats) -> None:
         """Raise the degree until the kernel at a position is accurate; refuse where that takes too long."""
@@ -213,8 +244,7 @@ class MomentsEngine(Engine):
         if self._many:
             self._degree = degree
             return
-        # A little more than is needed now will be needed soon.
-        self._degree = int(np.clip(1.25 * degree, _FIRST_DEGREE, self._most_degree))
+        self._degree = ample_degree(degree, self._most_degree)
         self._observed.make(self._operator, self._degree, self._combinations(position))
 
     def _combinations(self, position: Floats) -> Floats:

@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.fft import dct
 
 from graphmatern.graph import largest_eigenvalue_bound
 from graphmatern.sparse import ChebyshevProducts
@@ -77,6 +78,35 @@ class LaplacianOperator:
     def eigenvalues(self, degree: int) -> Floats:
         """Chebyshev points in the range of the Laplacian's eigenvalues; shape (degree + 1,)."""
         return np.asarray(0.5 * self.high * (1.0 + chebyshev_points(degree)))
+
+    def squared_norms(self, degree: int) -> Floats:
+        """What stands in for the squared norms of eigenvectors at the Chebyshev points: traces, spread over them.
+
+        Returns
+        -------
+        ndarray, shape (degree + 1,)
+        """
+        return np.asarray(coefficients_from_values(degree).T @ self.traces(degree)[0])
+
+    def truncation_errors(self, function: Callable[[Floats], Floats], most: int) -> Floats:
+        """Largest error of the polynomial of each degree up to ``most``, relative to the function's largest value.
+
+        Parameters
+        ----------
+        function : callable
+            From eigenvalues, shape (n,), to values, shape (..., n); of several functions the worst counts.
+        most : int
+            The highest degree.
+
+        Returns
+        -------
+        ndarray, shape (most + 1,)
+        """
+        finer = 2 * most + 1
+        values = function(self.eigenvalues(finer)).reshape(-1, finer + 1)
+        sizes = np.abs(dct(values)) / (finer + 1)  # the first is twice what it should be, and is not used
+        tails = np.cumsum(sizes[:, ::-1], axis=1)[:, ::-1][:, 1 : most + 2]
+        return np.asarray((tails / np.abs(values).max(axis=1, keepdims=True)).max(axis=0))
 
     def unscaled(self, matrices: Floats, nodes: Longs) -> Floats:
         """A^(−½) X A^(−½) for matrices between some nodes; shape (..., n, n)."""

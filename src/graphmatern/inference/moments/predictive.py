@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["KrylovPredictive", "MomentPredictive", "PriorField"]
 
 _KEPT_ENTRIES = 2**27  # of covariances between all nodes and those observed
+_LANDMARKS = 1_000  # observed nodes, at most, whose columns help to estimate prior variances
+_RANK = 1e-8  # relative size of eigenvalues that count
 _EXACT_NODES = 4_000  # prior variances of so many nodes are computed one by one
 _AT_ONCE = 64
 _SOLVED_NODES = 256  # posterior variances of so many nodes are solved for one by one
@@ -50,21 +52,16 @@ class PriorField:
 
     def spread(self, nodes: Longs, columns: Floats) -> Floats:
         """K between all nodes and some, each once, times columns; shape (n_nodes, k)."""
-        if self.n_nodes * len(nodes) <= _KEPT_ENTRIES:
-            key = nodes.tobytes()
-            if key not in self._cross:
-                self._cross[key] = self.columns(nodes)
-            return np.asarray(self._cross[key] @ columns)
+        known = self.kept_columns(nodes)
+        if known is not None:
+            return np.asarray(known @ columns)
         full = np.zeros((self.n_nodes, columns.shape[1]))
         full[nodes] = columns
         return self.operator.apply(self.coefficients, full)
 
     def row_squares(self, nodes: Longs, columns: Floats) -> Floats:
         """Sums of the squares of the rows of K between all nodes and some, each once, times columns; (n_nodes,)."""
-        known = self._cross.get(nodes.tobytes())
-        if known is None and self.n_nodes * len(nodes) <= _KEPT_ENTRIES:
-            self.spread(nodes, columns[:, :0])
-            known = self._cross[nodes.tobytes()]
+        known = self.kept_columns(nodes)
         if known is None:
             return self.operator.row_squares(nodes, self.coefficients, columns)
         found = np.zeros(self.n_nodes)
@@ -76,6 +73,28 @@ class PriorField:
     def columns(self, nodes: Longs) -> Floats:
         """Columns of K; shape (n_nodes, n)."""
         return self.operator.apply(self.coefficients, self.operator.units(nodes))
+
+    def kept_columns(self, nodes: Longs) -> Floats | None:
+        """Columns of K, computed once; None where they would be too many. Shape (n_nodes, n)."""
+        key, most = nodes.tobytes(), _KEPT_ENTRIES // self.n_nodes
+        if key not in self._cross and len(nodes) <= most:
+            if len(nodes) + sum(len(one) for one in self._cross) // nodes.itemsize > most:
+                self._cross.clear()
+            self._cross[key] = self.columns(nodes)
+        return self._cross.get(key)
+
+    def between(self, left: Longs, right: Longs, *, keep: bool) -> Floats:
+        """K between some nodes and others; shape (n_left, n_right).
+
+        ``keep`` keeps the columns of ``right``, where they are not too many, for other nodes on the left.
+        """
+        known = self.kept_columns(right) if keep else None
+        if known is not None:
+            return known[left]
+        found = np.empty((len(left), len(right)))
+        for start in range(0, len(right), _AT_ONCE):
+            found[:, start : start + _AT_ONCE] = self.columns(right[start : start + _AT_ONCE])[left]
+        return found
 
     def draw(self, count: int, rng: np.random.Generator) -> Floats:
         """Draws of the process; shape (n_nodes, count)."""
@@ -94,17 +113,39 @@ class PriorField:
 
     @cached_property
     def estimated_variances(self) -> Diagonal:
-        """Prior variances of all nodes from probes."""
+        """Prior variances of all nodes from probes.
+
+        What kept columns K_·x explain, K_·x K_xx⁻¹ K_x·, is exact: only the rest, which is what data at x leave open at
+        most, is estimated. So no posterior variance is negative, and those near data are not lost in the error.
+        """
         operator = self.operator
-        found = estimate_diagonal(operator, lambda columns: operator.products.apply(self.coefficients, columns))
-        return in_masses(found, operator)
+        root = self._explained_root
+        if operator.graph.masses is not None:
+            root = root * np.sqrt(operator.graph.masses)[:, None]
+
+        def times(columns: Floats) -> Floats:
+            return np.asarray(operator.products.apply(self.coefficients, columns) - root @ (root.T @ columns))
+
+        return in_masses(estimate_diagonal(operator, times, np.einsum("ij,ij->i", root, root)), operator)
+
+    @property
+    def _explained_root(self) -> Floats:
+        """Φ with ΦΦᵀ = K_·x K_xx⁻¹ K_x· for the largest set x of which columns are kept; shape (n_nodes, rank)."""
+        sets = [np.frombuffer(key, dtype=np.int64) for key in self._cross]
+        x = max((one for one in sets if len(one) <= _LANDMARKS), key=len, default=None)
+        if x is None:
+            return np.zeros((self.n_nodes, 0))
+        columns = self._cross[x.tobytes()]
+        values, vectors = la.eigh(0.5 * (columns[x] + columns[x].T))
+        keep = values > _RANK * values.max()
+        return np.asarray(columns @ (vectors[:, keep] / np.sqrt(values[keep])))
 
 
 def in_masses(found: Diagonal, operator: LaplacianOperator) -> Diagonal:
-    """The diagonal of A^(−½) X A^(−½), which is positive, from that of X."""
+    """The diagonal of A^(−½) X A^(−½), from that of X."""
     masses = operator.graph.masses
     inverse = 1.0 if masses is None else 1.0 / masses
-    return Diagonal(np.maximum(found.values, 0.0) * inverse, found.errors * inverse, found.n_probes)
+    return Diagonal(found.values * inverse, found.errors * inverse, found.n_probes)
 
 
 class MomentPredictive(Predictive):
@@ -149,13 +190,12 @@ class MomentPredictive(Predictive):
 
     def variances(self, nodes: Longs) -> Floats:
         """Variances of f at some nodes; shape (n_nodes,)."""
-        return np.asarray(np.maximum(self._prior.variances(nodes) - self._explained[nodes], 0.0))
+        explained = self._explained[nodes]  # first, as it keeps columns that prior variances are estimated with
+        return np.asarray(np.maximum(self._prior.variances(nodes) - explained, 0.0))
 
     def covariances(self, nodes: Longs) -> Floats:
         """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
-        found = np.empty((len(nodes), len(nodes)))
-        for start in range(0, len(nodes), _AT_ONCE):
-            found[:, start : start + _AT_ONCE] = self._prior.columns(nodes[start : start + _AT_ONCE])[nodes]
+        found = self._prior.between(nodes, nodes, keep=False)
         for sign, root in zip((-1.0, 1.0), self._inverse_root, strict=True):
             images = self._spread(root)[nodes]
             found += sign * (images @ images.T)
