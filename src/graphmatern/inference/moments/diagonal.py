@@ -41,12 +41,16 @@ class Diagonal(NamedTuple):
     @property
     def relative_error(self) -> float:
         """Root mean square of the relative standard errors."""
-        size = np.maximum(np.abs(self.values), 1e-300)
-        return float(np.sqrt(np.mean((self.errors / size) ** 2)))
+        sound = self.values > 1e-9 * self.values.max(initial=0.0)
+        ratios = self.errors[sound] / self.values[sound]
+        return float(np.sqrt(np.mean(ratios**2))) if len(ratios) else 0.0
 
 
 def estimate_diagonal(
-    operator: LaplacianOperator, times: Callable[[Floats], Floats], known: Floats | float = 0.0
+    operator: LaplacianOperator,
+    times: Callable[[Floats], Floats],
+    known: Floats | float = 0.0,
+    least: Floats | float = 0.0,
 ) -> Diagonal:
     """Estimate the diagonal of a positive semidefinite matrix that is close to a function of the Laplacian.
 
@@ -58,6 +62,8 @@ def estimate_diagonal(
         Products of the matrix with columns of shape (n_nodes, k).
     known : float or ndarray, shape (n_nodes,)
         Diagonal of what was taken off the matrix because it is known; it is added again.
+    least : float or ndarray, shape (n_nodes,)
+        What the diagonal cannot be below.
     """
     n, rng = operator.graph.n_nodes, np.random.default_rng(_SEED)
     controls = _Controls(operator)
@@ -69,7 +75,7 @@ def estimate_diagonal(
             probes = np.asarray(rng.integers(0, 2, shape, dtype=np.int8) * 2.0 - 1.0)
             sums.add(probes * times(probes), controls.of(probes))
         found = sums.solve()
-        found = found._replace(values=np.maximum(found.values, 0.0) + known)
+        found = found._replace(values=np.maximum(found.values, least) + known)
         if found.relative_error <= _ENOUGH or found.n_probes >= _MOST:
             return found
 

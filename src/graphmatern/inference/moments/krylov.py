@@ -209,6 +209,11 @@ class KrylovConditioned(Conditioned):
         return conjugate_gradients(self._times, columns, tolerance).solution
 
     @property
+    def node_precision(self) -> Floats:
+        """Sums of the precisions at each node; shape (n_distinct,)."""
+        return np.asarray(self._root[:, 0] ** 2)
+
+    @property
     def observed(self) -> Floats:
         """1 where a node has a site, else 0; shape (n_distinct, 1)."""
         return np.asarray(self._root > 0.0, dtype=np.float64)

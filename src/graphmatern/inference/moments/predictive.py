@@ -265,7 +265,11 @@ class KrylovPredictive(Predictive):
             prior = operator.apply(self._prior.coefficients, root * columns)
             return np.asarray(root * (prior - self._spread(self._explained_by_data(prior[observed], _ROUGHLY))))
 
-        return in_masses(estimate_diagonal(operator, times), operator)
+        # No node is known better than by its own sites with all others given, where K⁻¹ is at its largest.
+        precision = np.zeros(operator.graph.n_nodes)
+        precision[observed] = self._conditioned.node_precision / (1.0 if masses is None else masses[observed])
+        least = 1.0 / (1.0 / max(float(self._prior.coefficients.sum()), 1e-300) + precision)
+        return in_masses(estimate_diagonal(operator, times, least=least), operator)
 
     def variances(self, nodes: Longs) -> Floats:
         """Variances of f at some nodes; shape (n_nodes,)."""
