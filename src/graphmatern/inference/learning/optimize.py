@@ -105,34 +105,49 @@ def find_minimum(
     Returns
     -------
     Optimum
-        A point at which the objective breaks down numerically counts as bad, the more so the further it is away.
+        A point at which the objective breaks down numerically counts as bad, the more so the further it is away; the
+        search never ends in one.
     """
     low, high = np.array(bounds).reshape(-1, 2).T
     start = np.clip(start, low, high)
     count = 0
     good: tuple[Floats, float] | None = None
+    best: tuple[Floats, float, Floats] | None = None
+    broken: list[tuple[Floats, NumericalError]] = []
     hidden = None if progress is None else not progress
     bar: tqdm[Any] = tqdm(desc="fit", unit=" evaluations", disable=hidden, leave=False)
 
     def counted(position: Floats) -> tuple[float, Floats]:
-        nonlocal count, good
+        nonlocal count, good, best
         count += 1
         try:
             value, gradient = objective(position)
-        except NumericalError:
+        except NumericalError as error:
             if good is None:
                 raise
             # A hill around the last point that worked makes the line search turn back.
+            broken.append((position.copy(), error))
             away = position - good[0]
             return good[1] + 1e3 * float(away @ away), 2e3 * away
         good = position.copy(), value
+        if best is None or value < best[1]:
+            best = *good, gradient
         bar.update()
         bar.set_postfix_str(f"-log p = {value:.4f}")
         return value, gradient
 
+    def that_worked(optimum: Optimum) -> Optimum:
+        """The optimum, unless it lies on a hill: then the best point off it."""
+        why = [error for position, error in broken if np.array_equal(position, optimum.position)]
+        if best is None or not why:
+            return optimum
+        position, value, gradient = best
+        settled = _steepest(position, gradient, low, high) < 1e-2
+        return Optimum(position, value, gradient, optimum.n_evaluations, settled, f"further on, {why[0]}")
+
     with bar:
         if method == "adam":
-            return _adam(counted, start, low, high, max_iterations, learning_rate)
+            return that_worked(_adam(counted, start, low, high, max_iterations, learning_rate))
         at_start = counted(start)
         if method == "bfgs":
             trusted = hessian is not None and not callable(hessian)
@@ -140,7 +155,8 @@ def find_minimum(
                 size = float(np.abs(at_start[1]).max(initial=0.0)) / first_step
                 hessian = max(1.0, size) * np.eye(len(start))
             steps = max_iterations if callable(hessian) else min(max_iterations, _BFGS_STEPS)
-            optimum = _quasi_newton(counted, start, at_start, low, high, hessian, steps, to_gain, longest_step)
+            where = start, at_start, low, high
+            optimum = that_worked(_quasi_newton(counted, *where, hessian, steps, to_gain, longest_step))
             # Where the curvature is large and known, so may derivatives be.
             steep = not trusted and _steepest(optimum.position, optimum.gradient, low, high) > _STEEP
             if (optimum.converged and not steep) or (steps == max_iterations and not callable(hessian)):
@@ -172,7 +188,7 @@ def find_minimum(
     gradient = size * found.jac
     steepest = _steepest(found.x, gradient, low, high)
     settled = steepest < 1e-2 or (bool(found.success) and steepest < _STEEP)
-    return Optimum(found.x, size * float(found.fun), gradient, count, settled, str(found.message))
+    return that_worked(Optimum(found.x, size * float(found.fun), gradient, count, settled, str(found.message)))
 
 
 def _held(position: Floats, gradient: Floats, low: Floats, high: Floats) -> NDArray[np.bool_]:
