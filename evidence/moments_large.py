@@ -69,8 +69,8 @@ def regression(options: argparse.Namespace) -> list[str]:
         f"with exact ones at {options.checked} nodes: root mean square and largest relative difference.",
         "",
         (
-            "| seed | fit s | predict s | peak GB | evaluations | κ (z) | variance (z) | noise (z) | evidence ± | probes |"
-            " coverage | variances rms, worst |"
+            "| seed | fit s | predict s | peak GB | evaluations | κ (z) | variance (z) | noise (z) | evidence ± |"
+            " probes | coverage | variances rms, worst |"
         ),
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]

@@ -110,44 +110,13 @@ def find_minimum(
     """
     low, high = np.array(bounds).reshape(-1, 2).T
     start = np.clip(start, low, high)
-    count = 0
-    good: tuple[Floats, float] | None = None
-    best: tuple[Floats, float, Floats] | None = None
-    broken: list[tuple[Floats, NumericalError]] = []
     hidden = None if progress is None else not progress
     bar: tqdm[Any] = tqdm(desc="fit", unit=" evaluations", disable=hidden, leave=False)
-
-    def counted(position: Floats) -> tuple[float, Floats]:
-        nonlocal count, good, best
-        count += 1
-        try:
-            value, gradient = objective(position)
-        except NumericalError as error:
-            if good is None:
-                raise
-            # A hill around the last point that worked makes the line search turn back.
-            broken.append((position.copy(), error))
-            away = position - good[0]
-            return good[1] + 1e3 * float(away @ away), 2e3 * away
-        good = position.copy(), value
-        if best is None or value < best[1]:
-            best = *good, gradient
-        bar.update()
-        bar.set_postfix_str(f"-log p = {value:.4f}")
-        return value, gradient
-
-    def that_worked(optimum: Optimum) -> Optimum:
-        """The optimum, unless it lies on a hill: then the best point off it."""
-        why = [error for position, error in broken if np.array_equal(position, optimum.position)]
-        if best is None or not why:
-            return optimum
-        position, value, gradient = best
-        settled = _steepest(position, gradient, low, high) < 1e-2
-        return Optimum(position, value, gradient, optimum.n_evaluations, settled, f"further on, {why[0]}")
+    counted = _Counted(objective, bar)
 
     with bar:
         if method == "adam":
-            return that_worked(_adam(counted, start, low, high, max_iterations, learning_rate))
+            return counted.that_worked(_adam(counted, start, low, high, max_iterations, learning_rate), low, high)
         at_start = counted(start)
         if method == "bfgs":
             trusted = hessian is not None and not callable(hessian)
@@ -156,11 +125,12 @@ def find_minimum(
                 hessian = max(1.0, size) * np.eye(len(start))
             steps = max_iterations if callable(hessian) else min(max_iterations, _BFGS_STEPS)
             where = start, at_start, low, high
-            optimum = that_worked(_quasi_newton(counted, *where, hessian, steps, to_gain, longest_step))
+            optimum = _quasi_newton(counted, *where, hessian, steps, to_gain, longest_step)
+            optimum = counted.that_worked(optimum, low, high)
             # Where the curvature is large and known, so may derivatives be.
             steep = not trusted and _steepest(optimum.position, optimum.gradient, low, high) > _STEEP
             if (optimum.converged and not steep) or (steps == max_iterations and not callable(hessian)):
-                return replace(optimum, n_evaluations=count, converged=optimum.converged and not steep)
+                return replace(optimum, n_evaluations=counted.count, converged=optimum.converged and not steep)
             # In a curved valley L-BFGS forgets what no longer holds.
             start, at_start = optimum.position, (optimum.value, optimum.gradient)
         size = max(1.0, float(np.abs(at_start[1]).max(initial=0.0)) / first_step)
@@ -188,7 +158,45 @@ def find_minimum(
     gradient = size * found.jac
     steepest = _steepest(found.x, gradient, low, high)
     settled = steepest < 1e-2 or (bool(found.success) and steepest < _STEEP)
-    return that_worked(Optimum(found.x, size * float(found.fun), gradient, count, settled, str(found.message)))
+    optimum = Optimum(found.x, size * float(found.fun), gradient, counted.count, settled, str(found.message))
+    return counted.that_worked(optimum, low, high)
+
+
+class _Counted:
+    """An objective that counts its evaluations, and that has a hill where it breaks down numerically."""
+
+    def __init__(self, objective: Objective, bar: tqdm[Any]) -> None:
+        self._objective, self._bar, self.count = objective, bar, 0
+        self._last: tuple[Floats, float] | None = None
+        self._best: tuple[Floats, float, Floats] | None = None
+        self._broken: list[tuple[Floats, NumericalError]] = []
+
+    def __call__(self, position: Floats) -> tuple[float, Floats]:
+        self.count += 1
+        try:
+            value, gradient = self._objective(position)
+        except NumericalError as error:
+            if self._last is None:
+                raise
+            # A hill around the last point that worked makes the line search turn back.
+            self._broken.append((position.copy(), error))
+            away = position - self._last[0]
+            return self._last[1] + 1e3 * float(away @ away), 2e3 * away
+        self._last = position.copy(), value
+        if self._best is None or value < self._best[1]:
+            self._best = *self._last, gradient
+        self._bar.update()
+        self._bar.set_postfix_str(f"-log p = {value:.4f}")
+        return value, gradient
+
+    def that_worked(self, optimum: Optimum, low: Floats, high: Floats) -> Optimum:
+        """The optimum, unless it lies on the hill: then the best point off it."""
+        why = [error for position, error in self._broken if np.array_equal(position, optimum.position)]
+        if self._best is None or not why:
+            return optimum
+        position, value, gradient = self._best
+        settled = _steepest(position, gradient, low, high) < 1e-2
+        return Optimum(position, value, gradient, optimum.n_evaluations, settled, f"further on, {why[0]}")
 
 
 def _held(position: Floats, gradient: Floats, low: Floats, high: Floats) -> NDArray[np.bool_]:

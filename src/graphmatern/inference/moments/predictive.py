@@ -29,7 +29,7 @@ _KEPT_ENTRIES = 2**27  # of covariances between all nodes and those observed
 _EXACT_NODES = 4_000  # prior variances of so many nodes are computed one by one
 _AT_ONCE = 64
 _SOLVED_NODES = 256  # posterior variances of so many nodes are solved for one by one
-_PREDICTING, _ROUGHLY = 1e-9, 1e-2  # residuals, relative, of solutions and of estimates
+_ROUGHLY = 1e-2  # residuals, relative, of estimates
 
 
 class PriorField:
@@ -199,6 +199,7 @@ class KrylovPredictive(Predictive):
 
     def __init__(self, prior: PriorField, conditioned: KrylovConditioned) -> None:
         self._prior, self._conditioned = prior, conditioned
+        self._exactly = conditioned.accuracy.predictions
 
     def _spread(self, solved: Floats) -> Floats:
         """K between all nodes and those observed, times D u; shape (n_nodes, k)."""
@@ -207,7 +208,7 @@ class KrylovPredictive(Predictive):
     def means(self, nodes: Longs, potentials: Floats) -> Floats:
         """Means of f at some nodes; shape (n_nodes, k)."""
         conditioned = self._conditioned
-        return self._spread(conditioned.solve_whitened(conditioned.whiten(potentials), _PREDICTING))[nodes]
+        return self._spread(conditioned.solve_whitened(conditioned.whiten(potentials), self._exactly))[nodes]
 
     def _explained_by_data(self, covariances: Floats, tolerance: float) -> Floats:
         """Solve for covariances with the observed nodes: B⁻¹ D K_x·; shape (n_distinct, k)."""
@@ -242,7 +243,7 @@ class KrylovPredictive(Predictive):
         """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
         columns = self._prior.columns(nodes)
         with_data = columns[self._conditioned.nodes]
-        solved = self._explained_by_data(with_data, _PREDICTING)
+        solved = self._explained_by_data(with_data, self._exactly)
         found = columns[nodes] - self._conditioned.unwhiten(with_data).T @ solved
         return np.asarray(0.5 * (found + found.T))
 
@@ -254,6 +255,6 @@ class KrylovPredictive(Predictive):
             prior = self._prior.draw(count, rng)
             seen = conditioned.unwhiten(prior[conditioned.nodes])
             seen += conditioned.observed * rng.standard_normal(seen.shape)
-            moved = prior - self._spread(conditioned.solve_whitened(seen, _PREDICTING))
+            moved = prior - self._spread(conditioned.solve_whitened(seen, self._exactly))
             found[start : start + count] = moved[nodes].T
         return found
