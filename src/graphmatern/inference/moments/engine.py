@@ -165,8 +165,8 @@ class MomentsEngine(Engine):
         count = len(self._observed.nodes)
         if self._many and not self._problem.exact:
             raise ResourceError(
-                f"likelihoods other than Gaussian noise need dense matrices between the observed nodes, here {count:,}; "
-                f"engine='moments' makes them for up to {self.most_dense:,}. Use engine='spectral' with some hundred "
+                "likelihoods other than Gaussian noise need dense matrices between the observed nodes, here "
+                f"{count:,}; engine='moments' makes them for up to {self.most_dense:,}. Use engine='spectral' with some hundred "
                 "eigenpairs, engine='markov' where the graph does not fill in, or fewer observations."
             )
         n, width = (
