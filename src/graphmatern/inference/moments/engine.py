@@ -166,8 +166,8 @@ class MomentsEngine(Engine):
         if self._many and not self._problem.exact:
             raise ResourceError(
                 "likelihoods other than Gaussian noise need dense matrices between the observed nodes, here "
-                f"{count:,}; engine='moments' makes them for up to {self.most_dense:,}. Use engine='spectral' with some hundred "
-                "eigenpairs, engine='markov' where the graph does not fill in, or fewer observations."
+                f"{count:,}; engine='moments' makes them for up to {self.most_dense:,}. Use engine='spectral' with "
+                "some hundred eigenpairs, engine='markov' where the graph does not fill in, or fewer observations."
             )
         n, width = (
             self._problem.graph.n_nodes,

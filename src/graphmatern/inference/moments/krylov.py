@@ -270,7 +270,7 @@ class KrylovConditioned(Conditioned):
     def _probes(self) -> Floats:
         n = len(self.nodes)
         if self.exact:
-            return np.sqrt(n) * np.eye(n)
+            return np.asarray(np.sqrt(n) * np.eye(n))
         rng = np.random.default_rng(_SEED)
         shape = (self.accuracy.n_probes, n)  # more probes leave the first as they are
         return np.asarray(rng.integers(0, 2, shape).T * 2.0 - 1.0)
