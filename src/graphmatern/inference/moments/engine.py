@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MomentsEngine", "laplacian_operator", "moments_seconds"]
 
-TOLERANCE = 1e-10  # of K, relative in spectral norm
+# Of K, relative in spectral norm; for predictions less, as leaving one observation out magnifies errors.
+_TOLERANCE, _TOLERANCE_OF_PREDICTIONS = 1e-10, 1e-12
 _PART = 200  # of many observed nodes, which are fitted first
 _MOST_PROBES = 128
 _ITERATIONS = 25  # of conjugate gradients, about
@@ -107,7 +108,7 @@ class MomentsEngine(Engine):
         self._operator = laplacian_operator(problem)
         self._observed = ObservedNodes(groups)
         self.has_information = self._many = len(self._observed.nodes) > self.most_dense
-        self._tolerance = self.accuracy.kernel if self._many else TOLERANCE
+        self._tolerance = self.accuracy.kernel if self._many else _TOLERANCE
         self.to_gain = 2e-3 if self._many else 1e-7
         self._errors: dict[str, Any] = {}
         self._check_size()
@@ -203,9 +204,9 @@ class MomentsEngine(Engine):
         """Largest error of the interpolating polynomial, relative to the largest value of the kernel's function."""
         return float(self._tail(degree)[-1])
 
-    def needed_degree(self, most: int = _MOST_DEGREE) -> int | None:
+    def needed_degree(self, most: int = _MOST_DEGREE, tolerance: float | None = None) -> int | None:
         """Degree at which the kernel, as it is, is accurate enough; None where it would be absurd."""
-        enough = np.flatnonzero(self._tail(most) <= self._tolerance)
+        enough = np.flatnonzero(self._tail(most) <= (self._tolerance if tolerance is None else tolerance))
         return int(enough[0]) if len(enough) else None
 
     def _extend(self, position: Floats) -> None:
@@ -259,7 +260,8 @@ class MomentsEngine(Engine):
     def _prior(self, position: Floats) -> PriorField:
         """The process on all nodes, by polynomials of no higher degree than it needs."""
         move_parameters(self._raw, position)
-        degree = self.needed_degree() or self._degree
+        tolerance = self._tolerance if self._many else _TOLERANCE_OF_PREDICTIONS
+        degree = self.needed_degree(tolerance=tolerance) or self._degree
         with torch.no_grad():
             values = self._values(degree).numpy()
         both = np.stack([values, np.sqrt(np.maximum(values, 0.0))], axis=1)
