@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
@@ -14,6 +14,9 @@ import graphmatern as gm
 from graphmatern.errors import GraphMaternError, InputError, ResourceError
 from graphmatern.inference.moments.device import DeviceProducts
 from graphmatern.sparse import ChebyshevProducts
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HUBS = gm.Graph.from_networkx(nx.barabasi_albert_graph(300, 4, seed=1))
 MATRIX = HUBS.laplacian(normalized=True)
@@ -82,10 +85,19 @@ def test_float32_changes_a_fit_by_as_much_as_it_says() -> None:
     assert "float32 on cpu was asked for" in auto.engine_reason_
 
 
-def test_a_pickle_of_a_fit_on_a_device_is_whole() -> None:
+def test_files_and_pickles_of_a_fit_on_a_device_need_no_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The fit is on a device that pretends to be CUDA; it is used on a machine without."""
     model = gm.GraphGPRegressor(HUBS, dtype="float32", **OPTIONS).fit(HUBS.nodes[:60], VALUES[:60])
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_allclose(again.predict(HUBS.nodes), model.predict(HUBS.nodes), atol=1e-5)
+    model.device = model._fit_options["device"] = "cuda"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    model.save(tmp_path / "device.gm")
+    for again in (pickle.loads(pickle.dumps(model)), gm.load(tmp_path / "device.gm")):
+        assert again.device == "cuda"
+        np.testing.assert_allclose(again.predict(HUBS.nodes), model.predict(HUBS.nodes), atol=1e-5)
+        more = again.condition_on(HUBS.nodes[100:103], VALUES[100:103])
+        assert np.isfinite(more.predict(HUBS.nodes)).all()
+        with pytest.raises(InputError, match="no CUDA device"):
+            again.fit(HUBS.nodes[:60], VALUES[:60])
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Objective = Callable[[Floats], tuple[float, Floats]]
     Hessian = Floats | Callable[[], Floats]
 
-__all__ = ["Optimum", "curvature", "find_minimum"]
+__all__ = ["Optimum", "curvature", "find_minimum", "with_curvature"]
 
 _FAR = 0.1  # nats to gain: closer than this, past steps describe the curvature better than the Fisher information
 _LEAST_EXPECTED = 1e-4  # curvature in any direction, in nats per squared logarithm
@@ -230,7 +230,7 @@ def _quasi_newton(
     expected = np.inf
     for _ in range(steps):
         if callable(hessian) and expected > _FAR:
-            model = _with_curvature(hessian())
+            model = with_curvature(hessian())
         free = ~_held(position, gradient, low, high)
         direction = np.zeros_like(position)
         direction[free] = -np.linalg.solve(model[np.ix_(free, free)], gradient[free])
@@ -259,7 +259,7 @@ def _quasi_newton(
     return Optimum(position, value, gradient, count, settled, f"not converged after {count} evaluations")
 
 
-def _with_curvature(hessian: Floats) -> Floats:
+def with_curvature(hessian: Floats) -> Floats:
     """Give a Hessian some curvature in every direction: where data say nothing, steps stay finite."""
     values, vectors = np.linalg.eigh(hessian)
     return np.asarray((vectors * np.maximum(values, _LEAST_EXPECTED)) @ vectors.T)

@@ -17,6 +17,7 @@ from scipy.fft import dct
 
 from graphmatern._validation import warn
 from graphmatern.errors import NumericalError, NumericalWarning, ResourceError
+from graphmatern.inference.learning.optimize import with_curvature
 from graphmatern.inference.learning.parameters import free_parameters, move_parameters
 from graphmatern.inference.learning.rehearsal import part_of_observations
 from graphmatern.inference.moments.device import DeviceProducts
@@ -320,9 +321,9 @@ class MomentsEngine(Engine):
         if self._problem.search.optimizer is None or not labels:
             return False
         information = np.asarray(sum(r * one.information() for one, r in many))[:size, :size]
-        covariance = np.linalg.pinv(information)
+        covariance = np.linalg.inv(with_curvature(information))
         moved = covariance @ (of_gradient.T @ of_gradient / (count * (count - 1))) @ covariance
-        errors, known = np.sqrt(np.diag(moved)), np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+        errors, known = np.sqrt(np.diag(moved)), np.sqrt(np.diag(covariance))
         self._errors["parameter_errors"] = dict(zip(labels, map(float, errors), strict=True))
         share = float((errors / known).max())
         if share <= _ROUGH or count >= _MOST_PROBES:

@@ -29,6 +29,7 @@ _KEPT_ENTRIES = 2**27  # of covariances between all nodes and those observed
 _EXACT_NODES = 4_000  # prior variances of so many nodes are computed one by one
 _AT_ONCE = 64
 _SOLVED_NODES = 256  # posterior variances of so many nodes are solved for one by one
+_PROBES, _SEED = 256, 12  # for the variances of many observed nodes
 _ROUGHLY = 1e-2  # residuals, relative, of estimates
 
 
@@ -147,9 +148,21 @@ class MomentPredictive(Predictive):
             found += sign * self._prior.row_squares(self._observed, columns)
         return found
 
+    @cached_property
+    def _at_observed(self) -> Floats:
+        """Variances of the observed nodes, without the digits that subtraction costs; shape (n_distinct,)."""
+        found = np.empty(len(self._observed))
+        found[self._place] = self._conditioned.variance()
+        return found
+
     def variances(self, nodes: Longs) -> Floats:
         """Variances of f at some nodes; shape (n_nodes,)."""
-        return np.asarray(np.maximum(self._prior.variances(nodes) - self._explained[nodes], 0.0))
+        found, observed = np.empty(len(nodes)), np.isin(nodes, self._observed)
+        found[observed] = self._at_observed[np.searchsorted(self._observed, nodes[observed])]
+        others = nodes[~observed]
+        if len(others):
+            found[~observed] = np.maximum(self._prior.variances(others) - self._explained[others], 0.0)
+        return found
 
     def covariances(self, nodes: Longs) -> Floats:
         """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
@@ -228,11 +241,32 @@ class KrylovPredictive(Predictive):
 
         return in_masses(estimate_diagonal(operator, times), operator)
 
+    @cached_property
+    def _estimated_at_observed(self) -> Floats:
+        """Variances of the observed nodes with sites from probes, as η S = I − B⁻¹; others are NaN; (n_distinct,)."""
+        conditioned, rng = self._conditioned, np.random.default_rng(_SEED)
+        root = conditioned.unwhiten(np.ones((len(conditioned.nodes), 1)))[:, 0]
+        left = np.zeros(len(root))
+        for _ in range(0, _PROBES, _AT_ONCE):
+            probes = rng.choice([-1.0, 1.0], (len(root), _AT_ONCE))
+            left += np.einsum("ij,ij->i", probes, conditioned.solve_whitened(probes, _ROUGHLY))
+        # No site takes more than its own share: B⁻¹ is at least 1 / (1 + η K) on the diagonal, and at most 1.
+        least = 1.0 / (1.0 + root**2 * np.maximum(self._prior.variances(conditioned.nodes), 0.0))
+        left = np.clip(left / _PROBES, least, 1.0)
+        return np.asarray(np.divide(1.0 - left, root**2, out=np.full(len(root), np.nan), where=root > 0.0))
+
     def variances(self, nodes: Longs) -> Floats:
-        """Variances of f at some nodes; shape (n_nodes,)."""
+        """Variances of f at some nodes: one by one for few, else from probes; shape (n_nodes,)."""
         distinct, place = np.unique(nodes, return_inverse=True)
         if len(distinct) > _SOLVED_NODES:
-            return self.estimated_variances.values[nodes]
+            seen = np.isin(nodes, self._conditioned.nodes)
+            at_sites = self._estimated_at_observed[np.searchsorted(self._conditioned.nodes, nodes[seen])]
+            estimates = np.full(len(nodes), np.nan)
+            estimates[seen] = at_sites
+            rest = np.isnan(estimates)
+            if rest.any():
+                estimates[rest] = self.estimated_variances.values[nodes[rest]]
+            return estimates
         found = np.empty(len(distinct))
         for start in range(0, len(distinct), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
