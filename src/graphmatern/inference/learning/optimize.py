@@ -190,12 +190,12 @@ class _Counted:
         return value, gradient
 
     def that_worked(self, optimum: Optimum, low: Floats, high: Floats) -> Optimum:
-        """The optimum, unless it lies on the hill: then the best point off it."""
+        """The optimum, unless it lies on the hill: then the best point off it, as if there were a bound."""
         why = [error for position, error in self._broken if np.array_equal(position, optimum.position)]
         if self._best is None or not why:
             return optimum
         position, value, gradient = self._best
-        settled = _steepest(position, gradient, low, high) < 1e-2
+        settled = optimum.converged or _steepest(position, gradient, low, high) < 1e-2
         return Optimum(position, value, gradient, optimum.n_evaluations, settled, f"further on, {why[0]}")
 
 
