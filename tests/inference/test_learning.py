@@ -315,6 +315,20 @@ def test_nothing_has_converged_where_the_slope_is_large(method: str) -> None:
     assert np.abs(flat.gradient).max() < 1.0
 
 
+@pytest.mark.parametrize("method", ["lbfgs", "bfgs", "adam"])
+def test_a_search_never_ends_where_the_objective_breaks_down(method: str) -> None:
+    """It ends near the edge."""
+
+    def cliff(x: np.ndarray) -> tuple[float, np.ndarray]:
+        if x[0] > 0.7:
+            raise gm.errors.NumericalError("there is no floor")
+        return float(-3.0 * x[0] + 0.01 * x[0] ** 2), np.array([-3.0 + 0.02 * x[0]])
+
+    found = find_minimum(cliff, np.array([-2.0]), [(-5.0, 5.0)], method=method)
+    assert found.value == cliff(found.position)[0]
+    assert 0.0 < found.position[0] <= 0.7
+
+
 def test_a_random_start_that_breaks_down_is_passed_over() -> None:
     calls = []
 

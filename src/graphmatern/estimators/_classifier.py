@@ -24,7 +24,7 @@ from graphmatern.estimators._base import GraphEstimator, reached_by
 from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
 from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
 from graphmatern.estimators._labels import LabelData, label_array, read_labels, stored_labels
-from graphmatern.estimators._options import check_options, documented, rules_of, search_of, uses_normalized
+from graphmatern.estimators._options import check_options, device_of, documented, rules_of, search_of, uses_normalized
 from graphmatern.inference import ENGINES, Known, Observations, Optimum, Problem, eigenpairs_used, learn
 from graphmatern.likelihoods import Bernoulli, Categorical, RobustMax, Softmax
 from graphmatern.metrics import accuracy, classification_report
@@ -294,7 +294,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
                 "search": search_of(self),
                 "n_eigenpairs": self.n_eigenpairs,
                 "n_threads": self.n_threads,
-                "device": self.device,
+                "device": device_of(self),
                 "dtype": self.dtype,
                 "max_seconds": self.max_seconds,
                 "compares": True,

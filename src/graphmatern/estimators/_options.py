@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from graphmatern._validation import FaultList
 
-__all__ = ["check_options", "documented", "rules_of", "search_of", "uses_normalized"]
+__all__ = ["check_options", "device_of", "documented", "rules_of", "search_of", "uses_normalized"]
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -182,13 +182,24 @@ def _check_device(estimator: Any, faults: FaultList) -> None:
     except (RuntimeError, TypeError):
         faults.add("device", "must be a name that torch knows", repr(estimator.device), "Use 'cpu' or 'cuda'.")
         return
-    if kind == "cuda" and not torch.cuda.is_available():
+    if not _is_there(torch.device(estimator.device)):
         remedy = "Leave it out, or use a CUDA build of torch on a machine that has one."
-        faults.add("device", "must be there", f"{estimator.device!r}, and torch finds no CUDA device", remedy)
+        faults.add(
+            "device", "must be there", f"{estimator.device!r}, and torch finds no CUDA device of that name", remedy
+        )
     engine = getattr(estimator, "engine", None) or getattr(estimator, "inference", "auto")
     if (kind != "cpu" or estimator.dtype != "float64") and engine not in ("auto", "moments"):
         rule = "and `dtype` must be left as they are for any engine but 'moments'"
         faults.add("device", rule, f"engine {engine!r}", "Use engine='moments'.")
+
+
+def _is_there(device: torch.device) -> bool:
+    return device.type != "cuda" or (torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count())
+
+
+def device_of(estimator: Any) -> str:
+    """Where to multiply: as asked for, or on the processor where a model was loaded without that device."""
+    return estimator.device if _is_there(torch.device(estimator.device)) else "cpu"
 
 
 def _free_words(kernel: Kernel) -> dict[str, bool]:

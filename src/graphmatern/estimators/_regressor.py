@@ -15,7 +15,7 @@ from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._data import TrainingData, join_observations, read_observations
 from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
 from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
-from graphmatern.estimators._options import check_options, documented, rules_of, search_of, uses_normalized
+from graphmatern.estimators._options import check_options, device_of, documented, rules_of, search_of, uses_normalized
 from graphmatern.estimators._results import RegressionResults, noise_of
 from graphmatern.inference import (
     ENGINES,
@@ -290,7 +290,7 @@ class GraphGPRegressor(RegressionResults):
                 "search": search_of(self),
                 "n_eigenpairs": self.n_eigenpairs,
                 "n_threads": self.n_threads,
-                "device": self.device,
+                "device": device_of(self),
                 "dtype": self.dtype,
                 "max_seconds": self.max_seconds,
                 "effect_precision": 0.0 if likelihood.gaussian else _EFFECT_PRECISION,

@@ -13,7 +13,7 @@ from graphmatern.errors import KernelError, ResourceError
 from graphmatern.inference.inducing.engine import EigenvectorEngine, InducingEngine
 from graphmatern.inference.markov.engine import MarkovEngine, smoothnesses
 from graphmatern.inference.markov.precision import markov_precision
-from graphmatern.inference.moments.engine import MOST_DENSE, MomentsEngine, moments_seconds
+from graphmatern.inference.moments.engine import MomentsEngine, moments_seconds
 from graphmatern.inference.spectral.engine import SpectralEngine, eigenpairs_used
 from graphmatern.sparse import available_memory, format_bytes, hub_cost, power_nnz
 
@@ -211,7 +211,7 @@ def _moments_seconds(problem: Problem) -> float:
     largest = 2.0 if problem.normalized or _is_unequal(problem) else 2.0 * float(graph.degrees.max(initial=0.0))
     scale = np.sqrt(largest * _TYPICAL_LENGTHSCALE**2 / 3.0)
     nnz = 2 * graph.n_edges + graph.n_nodes
-    if observed <= MOST_DENSE:
+    if observed <= MomentsEngine.most_dense:
         products = moments_seconds(nnz, observed, int(12.0 * scale))
         return products + _evaluations(problem) * 3.0 * float(observed) ** 3 * _PER_FLOP
     if not problem.exact:
@@ -222,7 +222,7 @@ def _moments_seconds(problem: Problem) -> float:
 def _moments_cost(problem: Problem) -> EngineCost:
     """Products once, then dense matrices; with many observed nodes, products at every evaluation."""
     observed, n = len(np.unique(problem.observations.nodes)), problem.graph.n_nodes
-    if observed > MOST_DENSE:
+    if observed > MomentsEngine.most_dense:
         method, memory = f"conjugate gradients at {observed:,} observed nodes", 8.0 * (200.0 * observed + 200.0 * n)
     else:
         method = f"moments at {observed:,} observed nodes"
@@ -259,7 +259,7 @@ def _without_factors(problem: Problem, why: str) -> Choice:
         normalized = _is_unequal(problem)
         note = ", on the normalised Laplacian as degrees are very unequal" if normalized else ""
     n = f"{graph.n_nodes:,} nodes"
-    if observed <= MOST_DENSE:
+    if observed <= MomentsEngine.most_dense:
         reason = f"{n} that {why}: exact through moments at {observed:,} observed nodes{note}"
         return Choice("moments", reason, normalized)
     if problem.exact:

@@ -16,10 +16,11 @@ import torch
 
 from graphmatern._validation import warn
 from graphmatern.errors import NumericalError, NumericalWarning, ResourceError
+from graphmatern.inference.learning.optimize import with_curvature
 from graphmatern.inference.learning.parameters import free_parameters, move_parameters
 from graphmatern.inference.learning.rehearsal import part_of_observations
 from graphmatern.inference.moments.device import DeviceProducts
-from graphmatern.inference.moments.krylov import KrylovConditioned, KrylovProcess
+from graphmatern.inference.moments.krylov import Accuracy, KrylovConditioned, KrylovProcess
 from graphmatern.inference.moments.operator import LaplacianOperator, coefficients_from_values
 from graphmatern.inference.moments.predictive import PriorField
 from graphmatern.inference.moments.process import MomentProcess, ObservedNodes
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_DEGREE",
-    "MOST_DENSE",
     "TOLERANCE",
     "MomentsEngine",
     "ample_degree",
@@ -55,13 +55,11 @@ __all__ = [
     "truncation_errors",
 ]
 
-MOST_DENSE = 4_000  # observed nodes between which the covariance is kept; with more, it is a matter of products
-TOLERANCE = 1e-10  # of K, relative in spectral norm
-_TOLERANCE_OF_MANY = 1e-7  # with so many observations that everything is estimated anyway
+# Of K, relative in spectral norm; for predictions less, as leaving one observation out magnifies errors.
+TOLERANCE, _TOLERANCE_OF_PREDICTIONS = 1e-10, 1e-12
 _PART = 200  # of many observed nodes, which are fitted first
-_PROBES, _MOST_PROBES = 16, 128
+_MOST_PROBES = 128
 _ITERATIONS = 25  # of conjugate gradients, about
-_LEAST_INFORMATION = 1e-2  # in nats, per squared logarithm: what data do not know, probes cannot spoil
 _ROUGH, _FINE = 0.5, 0.35  # errors of an optimum due to probes, relative to the data's: too large, and aimed at
 _FIRST_DEGREE, MOST_DEGREE = 32, 2_000
 _SOON = 3.0  # seconds of products for a start that may not be needed
@@ -133,6 +131,10 @@ class MomentsEngine(Engine):
     """
 
     name: ClassVar[str] = "moments"
+    #: Observed nodes between which the covariance is kept; with more, it is a matter of products.
+    most_dense: ClassVar[int] = 4_000
+    #: How exact these are.
+    accuracy: Accuracy = Accuracy()
 
     def __init__(self, problem: Problem, groups: list[Group]) -> None:
         self.groups, self._problem = groups, problem
@@ -143,14 +145,13 @@ class MomentsEngine(Engine):
             problem.graph, bool(problem.normalized), problem.n_threads, problem.device, problem.dtype
         )
         self._observed = ObservedNodes(groups)
-        self.has_information = self._many = len(self._observed.nodes) > MOST_DENSE
-        self._tolerance = _TOLERANCE_OF_MANY if self._many else TOLERANCE
+        self.has_information = self._many = len(self._observed.nodes) > self.most_dense
+        self._tolerance = self.accuracy.kernel if self._many else TOLERANCE
         # Further away, moments of higher degrees are needed, perhaps for nothing.
         self.longest_step = 2.0 if self._many else 0.7
         self.to_gain = 5e-3 if self._many else 1e-7
-        self._n_probes = _PROBES
         self._errors: dict[str, Any] = {}
-        self._check_memory()
+        self._check_size()
         self._degree = 0
         self._per_degree = moments_seconds(self._operator.products.nnz, self._n_columns, 1)
         self._most_degree = int(np.clip(_BUDGET / self._per_degree, _FIRST_DEGREE, MOST_DEGREE))
@@ -160,7 +161,7 @@ class MomentsEngine(Engine):
     @property
     def _n_columns(self) -> int:
         """How many columns go through a polynomial: of every observed node once, or of every iteration."""
-        return _PROBES * _ITERATIONS if self._many else len(self._observed.nodes)
+        return self.accuracy.n_probes * _ITERATIONS if self._many else len(self._observed.nodes)
 
     def _bounded(self, place: int, coordinate: Coordinate) -> Coordinate:
         """Bound a lengthscale by what polynomials of the highest degree can express."""
@@ -192,7 +193,7 @@ class MomentsEngine(Engine):
     @classmethod
     def rehearsal(cls, problem: Problem) -> Problem | None:
         """Some of many observations."""
-        many = len(np.unique(problem.observations.nodes)) > MOST_DENSE
+        many = len(np.unique(problem.observations.nodes)) > cls.most_dense
         return part_of_observations(problem, _PART) if many else None
 
     @classmethod
@@ -200,9 +201,19 @@ class MomentsEngine(Engine):
         """The engine itself."""
         return [lambda: cls(problem, groups)]
 
-    def _check_memory(self) -> None:
+    def _check_size(self) -> None:
+        """Refuse what there is no memory for, and likelihoods that need the variances of too many observations."""
         count = len(self._observed.nodes)
-        n, width = self._problem.graph.n_nodes, _PROBES + sum(group.data.shape[1] for group in self.groups)
+        if self._many and not self._problem.exact:
+            raise ResourceError(
+                "likelihoods other than Gaussian noise need dense matrices between the observed nodes, here "
+                f"{count:,}; engine='moments' makes them for up to {self.most_dense:,}. Use engine='spectral' with "
+                "some hundred eigenpairs, engine='markov' where the graph does not fill in, or fewer observations."
+            )
+        n, width = (
+            self._problem.graph.n_nodes,
+            self.accuracy.n_probes + sum(group.data.shape[1] for group in self.groups),
+        )
         needed = 8 * (6 * count * width + 8 * n * 32) if self._many else 8 * (200 + 60) * count**2
         if needed > 0.8 * available_memory():
             raise ResourceError(
@@ -226,9 +237,9 @@ class MomentsEngine(Engine):
         """Largest error of the interpolating polynomial, relative to the largest value of the kernel's function."""
         return float(self._tail(degree)[-1])
 
-    def needed_degree(self, most: int = MOST_DEGREE) -> int | None:
+    def needed_degree(self, most: int = MOST_DEGREE, tolerance: float | None = None) -> int | None:
         """Degree at which the kernel, as it is, is accurate enough; None where it would be absurd."""
-        return first_below(self._tail(most), self._tolerance)
+        return first_below(self._tail(most), self._tolerance if tolerance is None else tolerance)
 
     def _extend(self, position: Floats) -> None:
         """Raise the degree until the kernel at a position is accurate; refuse where that takes too long."""
@@ -274,13 +285,14 @@ class MomentsEngine(Engine):
             return self._prior(here)
 
         if self._many:
-            return KrylovProcess(self._operator, self.groups, values, self._n_probes, prior)
+            return KrylovProcess(self._operator, self.groups, values, self.accuracy, prior)
         return MomentProcess(self._observed, self.groups, values, prior)
 
     def _prior(self, position: Floats) -> PriorField:
         """The process on all nodes, by polynomials of no higher degree than it needs."""
         move_parameters(self._raw, position)
-        degree = self.needed_degree() or self._degree
+        tolerance = self._tolerance if self._many else _TOLERANCE_OF_PREDICTIONS
+        degree = self.needed_degree(tolerance=tolerance) or self._degree
         with torch.no_grad():
             values = self._values(degree).numpy()
         both = np.stack([values, np.sqrt(np.maximum(values, 0.0))], axis=1)
@@ -328,23 +340,25 @@ class MomentsEngine(Engine):
         if not self._many:
             return False
         many = [(one, r) for one, r in conditioned() if isinstance(one, KrylovConditioned)]
-        information = np.asarray(sum(r * one.information() for one, r in many))
-        deviations = np.asarray(sum(r * one.gradient_deviations() for one, r in many))
-        variances = np.asarray(sum(r**2 * one.log_determinants.var(ddof=1) for one, r in many))
-        count = self._n_probes
-        covariance = np.linalg.inv(information + _LEAST_INFORMATION * np.eye(len(information)))
-        moved = covariance @ (deviations.T @ deviations / (count * (count - 1))) @ covariance
-        errors, known = np.sqrt(np.diag(moved)), np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-        labels = [*(one.label for one in self.coordinates), "noise"]
-        self._errors = {
-            "probes": count,
-            "evidence_error": 0.5 * float(np.sqrt(variances / count)),
-            "parameter_errors": dict(zip(labels, (float(error) for error in errors), strict=True)),
-        }
+        learned = [] if "noise" in self._problem.likelihood.fixed else ["noise"]
+        labels = [*(one.label for one in self.coordinates), *learned]
+        count, size = self.accuracy.n_probes, len(labels)
+        # Groups share their probes, so that errors add up before they are squared.
+        pairs = [(r, *one.deviations()) for one, r in many]
+        of_evidence = np.asarray(sum(r * own for r, own, _ in pairs))
+        of_gradient = np.asarray(sum(r * own for r, _, own in pairs))[:, :size]
+        self._errors = {"probes": count, "evidence_error": float(of_evidence.std(ddof=1) / np.sqrt(count))}
+        if self._problem.search.optimizer is None or not labels:
+            return False
+        information = np.asarray(sum(r * one.information() for one, r in many))[:size, :size]
+        covariance = np.linalg.inv(with_curvature(information))
+        moved = covariance @ (of_gradient.T @ of_gradient / (count * (count - 1))) @ covariance
+        errors, known = np.sqrt(np.diag(moved)), np.sqrt(np.diag(covariance))
+        self._errors["parameter_errors"] = dict(zip(labels, map(float, errors), strict=True))
         share = float((errors / known).max())
         if share <= _ROUGH or count >= _MOST_PROBES:
             return False
-        self._n_probes = min(_MOST_PROBES, int(np.ceil(count * (share / _FINE) ** 2)))
+        self.accuracy = replace(self.accuracy, n_probes=min(_MOST_PROBES, int(np.ceil(count * (share / _FINE) ** 2))))
         return True
 
     def _warn_of_noise(self, absolute: float) -> None:

@@ -9,6 +9,7 @@ standard errors are known.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,14 +34,36 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["KrylovConditioned", "KrylovProcess", "conjugate_gradients"]
+__all__ = ["Accuracy", "KrylovConditioned", "KrylovProcess", "conjugate_gradients"]
 
-# Residuals, relative, that are small enough: those of the data enter derivatives as they are, those of probes are far
-# below what single probes differ by, and of the Fisher information no more than an idea is needed.
-_DATA, _PROBE, _INFORMATION = 1e-6, 1e-4, 1e-2
 _MOST_ITERATIONS = 1_000
-_INFORMED = 4  # probes for the Fisher information
 _SEED = 20210414
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How exact what is computed with many observations is.
+
+    Attributes
+    ----------
+    n_probes : int
+        Probes for determinants and traces; where there are no more nodes than that, these are exact.
+    kernel : float
+        Error of K, relative in spectral norm.
+    data, probes, information, predictions : float
+        Residuals, relative. Those of the data enter derivatives as they are, those of probes are far below what single
+        probes differ by, and of the Fisher information no more than an idea is needed.
+    n_informed : int
+        Probes for the Fisher information.
+    """
+
+    n_probes: int = 16
+    kernel: float = 1e-7
+    data: float = 1e-6
+    probes: float = 1e-4
+    information: float = 1e-2
+    predictions: float = 1e-9
+    n_informed: int = 4
 
 
 class Iterations(NamedTuple):
@@ -139,8 +162,8 @@ class KrylovProcess(Process):
         The observations.
     values : KernelValues
         The kernel's function at the Chebyshev points.
-    n_probes : int
-        Probes for determinants and traces.
+    accuracy : Accuracy
+        How exact it is to be.
     prior : callable
         Makes the process on all nodes, for predictions.
     """
@@ -150,10 +173,10 @@ class KrylovProcess(Process):
         operator: LaplacianOperator,
         groups: Sequence[Group],
         values: KernelValues,
-        n_probes: int,
+        accuracy: Accuracy,
         prior: Callable[[], PriorField],
     ) -> None:
-        self.operator, self.groups, self.n_probes = operator, groups, n_probes
+        self.operator, self.groups, self.accuracy = operator, groups, accuracy
         self._values, self._make_prior = values, prior
         self.degree = values.degree
         self.coefficients: Floats = coefficients_from_values(self.degree) @ values.numbers
@@ -190,7 +213,7 @@ class KrylovConditioned(Conditioned):
                 "sites that are negative need dense matrices, for which there are too many observations. Use "
                 "engine='spectral' with some hundred eigenpairs."
             )
-        self._process = process
+        self._process, self.accuracy = process, process.accuracy
         self.nodes, self._place = np.unique(group.nodes, return_inverse=True)
         self._root = np.sqrt(self._sum(precision[:, None]))
 
@@ -237,16 +260,24 @@ class KrylovConditioned(Conditioned):
         mean = mean[self._place]
         return Solution(potentials - self.precision[:, None] * mean, mean)
 
-    def solve(self, potentials: Floats, tolerance: float = 1e-10) -> Solution:
+    def solve(self, potentials: Floats) -> Solution:
         """Means under the sites, for potentials of shape (n, k)."""
         whitened = self.whiten(potentials)
-        return self._solution(potentials, whitened, self.solve_whitened(whitened, tolerance))
+        return self._solution(potentials, whitened, self.solve_whitened(whitened, self.accuracy.predictions))
 
     # ------------------------------------------------------------------ learning
+    @property
+    def exact(self) -> bool:
+        """Whether there are so few nodes that determinants and traces need not be estimated."""
+        return len(self.nodes) <= self.accuracy.n_probes
+
     @cached_property
     def _probes(self) -> Floats:
+        n = len(self.nodes)
+        if self.exact:
+            return np.asarray(np.sqrt(n) * np.eye(n))
         rng = np.random.default_rng(_SEED)
-        shape = (self._process.n_probes, len(self.nodes))  # more probes leave the first as they are
+        shape = (self.accuracy.n_probes, n)  # more probes leave the first as they are
         return np.asarray(rng.integers(0, 2, shape).T * 2.0 - 1.0)
 
     @cached_property
@@ -255,7 +286,8 @@ class KrylovConditioned(Conditioned):
         potentials = self.precision[:, None] * self.group.data
         whitened = self.whiten(potentials)
         both = np.hstack([whitened, self._probes])
-        tolerance = np.repeat([_DATA, _PROBE], [whitened.shape[1], self._probes.shape[1]])
+        tolerances = self.accuracy.data, self.accuracy.data if self.exact else self.accuracy.probes
+        tolerance = np.repeat(tolerances, [whitened.shape[1], self._probes.shape[1]])
         return conjugate_gradients(self._times, both, tolerance), whitened.shape[1], potentials, whitened
 
     @property
@@ -269,10 +301,15 @@ class KrylovConditioned(Conditioned):
         of_probes = Iterations(iterations.solution, iterations.steps[:, count:], iterations.ratios[:, count:])
         return log_forms(of_probes, len(self.nodes))
 
+    @staticmethod
+    def _mean(estimates: Floats) -> Floats:
+        """Mean of what single probes say, which stand last; 0 where nothing was observed."""
+        return np.asarray(estimates.sum(axis=-1) / max(estimates.shape[-1], 1))
+
     @property
     def log_determinant(self) -> float:
         """Log det (I + K_xx diag(η)), estimated."""
-        return float(self.log_determinants.mean())
+        return float(self._mean(self.log_determinants))
 
     def solve_data(self) -> DataForms:
         """Solve for the group's data and for the probes together."""
@@ -288,7 +325,7 @@ class KrylovConditioned(Conditioned):
 
     def used(self) -> float:
         """Σ η var f(x), estimated."""
-        return len(self.nodes) - float(self._unused.mean())
+        return len(self.nodes) - float(self._mean(self._unused))
 
     def variance(self) -> Floats:
         """Not known without a dense matrix."""
@@ -307,14 +344,15 @@ class KrylovConditioned(Conditioned):
         process = self._process
         forms = process.operator.forms(self.nodes, left, right, process.degree)
         n_probes = self._probes.shape[1]
-        self._traces = 0.5 * count * forms[:, :n_probes]
-        return process.pull_back(self._traces.mean(axis=1) - 0.5 * forms[:, n_probes:] @ sizes)
+        self._traces = 0.5 * forms[:, :n_probes]
+        return process.pull_back(count * self._mean(self._traces) - 0.5 * forms[:, n_probes:] @ sizes)
 
     # ------------------------------------------------------------------ how good it is
     def information(self) -> Floats:
         """Fisher information of one replicate in the engine's coordinates and in −log η, from a few probes."""
         process, root = self._process, self._root
-        probes, solved = self._probes[:, :_INFORMED], self._solved_probes[:, :_INFORMED]
+        some = slice(None if self.exact else self.accuracy.n_informed)
+        probes, solved = self._probes[:, some], self._solved_probes[:, some]
 
         def changed(columns: Floats) -> Floats:
             """∂B times columns for every parameter of the kernel and for the noise; shape (p + 1, n, k)."""
@@ -325,17 +363,25 @@ class KrylovConditioned(Conditioned):
         left, right = changed(solved), changed(probes)
         n, k = probes.shape
         flat = right.transpose(1, 0, 2).reshape(n, -1)
-        images = self.solve_whitened(flat, _INFORMATION).reshape(n, -1, k)
-        found = 0.5 * np.einsum("ink,njk->ij", left, images) / k
+        images = self.solve_whitened(flat, self.accuracy.information).reshape(n, len(right), k)
+        found = 0.5 * np.einsum("ink,njk->ij", left, images) / max(k, 1)
         found[-1, -1] += 0.5 * (len(self.precision) - n)  # repeats at a node tell of the noise alone
         return np.asarray(0.5 * (found + found.T))
 
-    def gradient_deviations(self) -> Floats:
-        """Gradients in the coordinates and in −log η from single probes, less their mean; shape (n_probes, p + 1).
+    def deviations(self) -> tuple[Floats, Floats]:
+        """What single probes say of one replicate, less their mean, after `gradient`; zero where nothing is estimated.
 
-        Of one replicate; after `gradient`.
+        Returns
+        -------
+        evidence : ndarray, shape (n_probes,)
+            Of ½ log det.
+        gradient : ndarray, shape (n_probes, n_free + 1)
+            Of its derivatives in the kernel's free parameters and in −log η.
         """
+        count = self.accuracy.n_probes
+        if self.exact:
+            return np.zeros(count), np.zeros((count, self._process.derivatives.shape[1] + 1))
         kernel = np.stack([self._process.pull_back(one) for one in self._traces.T])
-        noise = 0.5 * self._unused[:, None]
-        found = np.hstack([kernel.reshape(len(noise), -1), noise])
-        return np.asarray(found - found.mean(axis=0))
+        found = np.column_stack([0.5 * self.log_determinants, kernel, 0.5 * self._unused])
+        found -= found.mean(axis=0)
+        return found[:, 0], found[:, 1:]

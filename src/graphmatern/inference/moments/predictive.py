@@ -31,7 +31,8 @@ _RANK = 1e-8  # relative size of eigenvalues that count
 _EXACT_NODES = 4_000  # prior variances of so many nodes are computed one by one
 _AT_ONCE = 64
 _SOLVED_NODES = 256  # posterior variances of so many nodes are solved for one by one
-_PREDICTING, _ROUGHLY = 1e-9, 1e-2  # residuals, relative, of solutions and of estimates
+_PROBES, _SEED = 256, 12  # for the variances of many observed nodes
+_ROUGHLY = 1e-2  # residuals, relative, of estimates
 
 
 class PriorField:
@@ -188,10 +189,22 @@ class MomentPredictive(Predictive):
             found += sign * self._prior.row_squares(self._observed, columns)
         return found
 
+    @cached_property
+    def _at_observed(self) -> Floats:
+        """Variances of the observed nodes, without the digits that subtraction costs; shape (n_distinct,)."""
+        found = np.empty(len(self._observed))
+        found[self._place] = self._conditioned.variance()
+        return found
+
     def variances(self, nodes: Longs) -> Floats:
         """Variances of f at some nodes; shape (n_nodes,)."""
-        explained = self._explained[nodes]  # first, as it keeps columns that prior variances are estimated with
-        return np.asarray(np.maximum(self._prior.variances(nodes) - explained, 0.0))
+        found, observed = np.empty(len(nodes)), np.isin(nodes, self._observed)
+        found[observed] = self._at_observed[np.searchsorted(self._observed, nodes[observed])]
+        others = nodes[~observed]
+        if len(others):
+            explained = self._explained[others]  # first, as it keeps columns that prior variances are estimated with
+            found[~observed] = np.maximum(self._prior.variances(others) - explained, 0.0)
+        return found
 
     def covariances(self, nodes: Longs) -> Floats:
         """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
@@ -239,6 +252,7 @@ class KrylovPredictive(Predictive):
 
     def __init__(self, prior: PriorField, conditioned: KrylovConditioned) -> None:
         self._prior, self._conditioned = prior, conditioned
+        self._exactly = conditioned.accuracy.predictions
 
     def _spread(self, solved: Floats) -> Floats:
         """K between all nodes and those observed, times D u; shape (n_nodes, k)."""
@@ -247,7 +261,7 @@ class KrylovPredictive(Predictive):
     def means(self, nodes: Longs, potentials: Floats) -> Floats:
         """Means of f at some nodes; shape (n_nodes, k)."""
         conditioned = self._conditioned
-        return self._spread(conditioned.solve_whitened(conditioned.whiten(potentials), _PREDICTING))[nodes]
+        return self._spread(conditioned.solve_whitened(conditioned.whiten(potentials), self._exactly))[nodes]
 
     def _explained_by_data(self, covariances: Floats, tolerance: float) -> Floats:
         """Solve for covariances with the observed nodes: B⁻¹ D K_x·; shape (n_distinct, k)."""
@@ -271,11 +285,32 @@ class KrylovPredictive(Predictive):
         least = 1.0 / (1.0 / max(float(self._prior.coefficients.sum()), 1e-300) + precision)
         return in_masses(estimate_diagonal(operator, times, least=least), operator)
 
+    @cached_property
+    def _estimated_at_observed(self) -> Floats:
+        """Variances of the observed nodes with sites from probes, as η S = I − B⁻¹; others are NaN; (n_distinct,)."""
+        conditioned, rng = self._conditioned, np.random.default_rng(_SEED)
+        root = conditioned.unwhiten(np.ones((len(conditioned.nodes), 1)))[:, 0]
+        left = np.zeros(len(root))
+        for _ in range(0, _PROBES, _AT_ONCE):
+            probes = rng.choice([-1.0, 1.0], (len(root), _AT_ONCE))
+            left += np.einsum("ij,ij->i", probes, conditioned.solve_whitened(probes, _ROUGHLY))
+        # No site takes more than its own share: B⁻¹ is at least 1 / (1 + η K) on the diagonal, and at most 1.
+        least = 1.0 / (1.0 + root**2 * np.maximum(self._prior.variances(conditioned.nodes), 0.0))
+        left = np.clip(left / _PROBES, least, 1.0)
+        return np.asarray(np.divide(1.0 - left, root**2, out=np.full(len(root), np.nan), where=root > 0.0))
+
     def variances(self, nodes: Longs) -> Floats:
-        """Variances of f at some nodes; shape (n_nodes,)."""
+        """Variances of f at some nodes: one by one for few, else from probes; shape (n_nodes,)."""
         distinct, place = np.unique(nodes, return_inverse=True)
         if len(distinct) > _SOLVED_NODES:
-            return self.estimated_variances.values[nodes]
+            if not np.isin(distinct, self._conditioned.nodes).all():
+                return self.estimated_variances.values[nodes]
+            # Leaving one observation out asks for these, and magnifies their errors.
+            estimates = self._estimated_at_observed[np.searchsorted(self._conditioned.nodes, nodes)]
+            rest = np.isnan(estimates)
+            if rest.any():
+                estimates[rest] = self.estimated_variances.values[nodes[rest]]
+            return estimates
         found = np.empty(len(distinct))
         for start in range(0, len(distinct), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
@@ -286,7 +321,7 @@ class KrylovPredictive(Predictive):
         """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
         columns = self._prior.columns(nodes)
         with_data = columns[self._conditioned.nodes]
-        solved = self._explained_by_data(with_data, _PREDICTING)
+        solved = self._explained_by_data(with_data, self._exactly)
         found = columns[nodes] - self._conditioned.unwhiten(with_data).T @ solved
         return np.asarray(0.5 * (found + found.T))
 
@@ -298,6 +333,6 @@ class KrylovPredictive(Predictive):
             prior = self._prior.draw(count, rng)
             seen = conditioned.unwhiten(prior[conditioned.nodes])
             seen += conditioned.observed * rng.standard_normal(seen.shape)
-            moved = prior - self._spread(conditioned.solve_whitened(seen, _PREDICTING))
+            moved = prior - self._spread(conditioned.solve_whitened(seen, self._exactly))
             found[start : start + count] = moved[nodes].T
         return found

@@ -54,8 +54,11 @@ class ObservedNodes:
         flat = self._moments[: degree + 1].reshape(degree + 1, -1)
         self.directions = directions
         n = len(self.nodes)
-        combined = (directions.T @ coefficients_from_values(degree).T) @ flat
-        self._matrices = operator.unscaled(combined.reshape(-1, n, n), self.nodes).reshape(-1, n * n)
+        combined = ((directions.T @ coefficients_from_values(degree).T) @ flat).reshape(-1, n, n)
+        for one in combined:  # what rounding spoils, strong sites would magnify
+            one += one.T.copy()
+            one *= 0.5
+        self._matrices = operator.unscaled(combined, self.nodes).reshape(-1, n * n)
 
     def covariance(self, values: Floats) -> Floats:
         """K between the distinct nodes, for values at the Chebyshev points; shape (n, n)."""
