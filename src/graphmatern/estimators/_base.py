@@ -206,6 +206,15 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             lines.append(f"bounds    {', '.join(fit.at_bounds)} ended at a bound")
         if fit.n_clipped:
             lines.append(f"negative sites were set to 0 in {fit.n_clipped} steps")
+        report = fit.report
+        if report.get("variance_error"):
+            error = report["variance_error"]
+            lines.append(f"estimated the variance, an average over nodes, has a standard error of {error:.1%}")
+        if "evidence_error" in report:
+            moved = (f"{name} {error:.1%}" for name, error in report.get("parameter_errors", {}).items())
+            error, count = report["evidence_error"], report["probes"]
+            what = ", ".join(moved) or "nothing"
+            lines.append(f"estimated the evidence ± {error:.1f}, from {count} probes, which may have moved {what}")
         return lines
 
     def _repr_html_(self) -> str:

@@ -88,6 +88,13 @@ def test_leaving_one_of_many_out_is_estimated(monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_allclose(std[350:], exact[350:], rtol=0.1)
 
 
+def test_summaries_state_what_probes_leave_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MomentsEngine, "most_dense", 0)
+    text = fit(HUBS, 200, gm.Matern(1.5, 2.0)).summary()
+    assert "from 16 probes, which may have moved" in text
+    assert "noise" in text.split("moved")[1]
+
+
 @few_and_many
 def test_too_little_memory_is_said_beforehand(monkeypatch: pytest.MonkeyPatch, most_dense: int) -> None:
     monkeypatch.setattr(MomentsEngine, "most_dense", most_dense)
