@@ -156,7 +156,7 @@ def neighbours(options: argparse.Namespace) -> list[str]:
     centres = 0.55 * rng.standard_normal((10, 3, 50))  # each class has three clumps
     truth = rng.integers(0, 10, 60_000)
     points = centres[truth, rng.integers(0, 3, len(truth))] + rng.standard_normal((len(truth), 50))
-    graph = gm.Graph.from_points(points, k=15)
+    graph = gm.Graph.from_points(points, 15)
     labelled = np.concatenate([rng.choice(np.flatnonzero(truth == one), 10, replace=False) for one in range(10)])
     hidden = np.setdiff1d(np.arange(len(truth)), labelled)
     lines = [
