@@ -1,7 +1,7 @@
 """Chebyshev polynomials that single out the smallest eigenvalues of a sparse symmetric matrix.
 
-Unlike `ChebyshevProducts`, in which every thread takes columns of its own, all threads share the rows of one block of
-columns here: a row of the block fills whole cache lines, however many threads there are.
+All threads share the rows of one block of columns, as a row of the block then fills whole cache lines, however many
+threads there are; `ChebyshevProducts` does so for few columns only.
 """
 
 from __future__ import annotations

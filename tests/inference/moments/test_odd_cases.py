@@ -84,7 +84,9 @@ def test_leaving_one_of_many_out_is_estimated(monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_allclose(found.loo()["std"], expected.loo()["std"], rtol=0.1)
     np.testing.assert_allclose(found.loo()["mean"], expected.loo()["mean"], atol=0.3)
     std, exact = (model.predict(return_std=True)[1] for model in (found, expected))
-    np.testing.assert_allclose(std[:350], exact[:350], rtol=0.2)  # observed, far below what is unobserved
+    # Estimated from at most 256 probes: at observed nodes, whose variances are far below the others', the worst of 350
+    # is off by 13 % with this seed.
+    np.testing.assert_allclose(std[:350], exact[:350], rtol=0.2)
     np.testing.assert_allclose(std[350:], exact[350:], rtol=0.1)
 
 
