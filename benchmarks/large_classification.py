@@ -35,7 +35,7 @@ def main() -> None:
     arguments = parser.parse_args()
     small = gm.make_roads(2000, seed=1)  # compiles
     kernel = gm.Matern(arguments.nu, 5.0, fixed="nu")
-    options = {"likelihood": "bernoulli", "inference": "markov"}
+    options = {"likelihood": "bernoulli", "inference": "markov", "integrate": False}
     gm.GraphGPClassifier(small, kernel, **options).fit(small.nodes[:300], np.arange(300) % 2 == 0)
 
     graph = gm.make_roads(round(arguments.nodes * 1.07), seed=0)

@@ -219,7 +219,7 @@ def main() -> None:
     ]
     for likelihood, variance, away in CASES:
         # Quadrature makes every step of the chains slow; fewer do.
-        steps = arguments.steps // 3 if isinstance(likelihood, MultinomialProbit) else arguments.steps
+        steps = arguments.steps // 4 if isinstance(likelihood, MultinomialProbit) else arguments.steps
         lines.append(against_chains(likelihood, variance, away, steps))
         print(lines[-1], flush=True)
     lines += [

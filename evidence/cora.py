@@ -101,6 +101,7 @@ def main() -> None:
                         start(name, form),
                         normalized=normalized,
                         n_eigenpairs=EIGENPAIRS,
+                        integrate=False,
                         random_state=0,
                         **options,
                     )

@@ -15,6 +15,7 @@ from graphmatern.inference.inducing.engine import EigenvectorEngine, InducingEng
 from graphmatern.inference.markov.engine import MarkovEngine
 from graphmatern.inference.markov.process import MarkovProcess
 from graphmatern.inference.moments.engine import MomentsEngine
+from graphmatern.inference.moments.krylov import Accuracy
 from graphmatern.inference.spectral.engine import SpectralEngine
 from graphmatern.likelihoods import Gaussian, Likelihood, Poisson
 from toy_engine import ToyEngine
@@ -46,6 +47,8 @@ class Contender:
         Engines prepare for many updates of the sites unless this is Gaussian noise.
     any_sites : bool
         Whether sites may be zero and negative.
+    variances : bool
+        Whether variances at the observations are known, which likelihoods other than Gaussian noise need.
     options : dict
         Of the problem.
     costly : bool
@@ -58,6 +61,7 @@ class Contender:
     prior: PriorOf = exact
     likelihood: Likelihood = field(default_factory=Gaussian)
     any_sites: bool = True
+    variances: bool = True
     options: dict[str, Any] = field(default_factory=dict)
     costly: bool = False
 
@@ -85,6 +89,14 @@ class SolvedMarkovEngine(MarkovEngine):
         return MarkovProcess(process.workspace, process.groups, *where, dense=True)
 
 
+class KrylovMomentsEngine(MomentsEngine):
+    """Always by conjugate gradients, as with many observations; with so many probes that nothing is estimated."""
+
+    most_dense = 0
+    has_information = True
+    accuracy = Accuracy(1_000, kernel=1e-11, data=1e-12, information=1e-8, predictions=1e-12)
+
+
 def smooth(nu: int, kind: type[MarkovEngine] = MarkovEngine) -> Callable[[Problem, Any], Engine]:
     return lambda problem, groups: kind(problem, groups, nu)
 
@@ -107,6 +119,13 @@ ENGINES = [
     Contender("markov 2, solved", smooth(2, SolvedMarkovEngine), MATERN[2]),
     Contender("markov 3, solved", smooth(3, SolvedMarkovEngine), MATERN[3]),
     Contender("moments", MomentsEngine, options={"search": Search(optimizer=None)}, costly=True),
+    Contender(
+        "moments, many observations",
+        KrylovMomentsEngine,
+        any_sites=False,
+        variances=False,
+        options={"search": Search(optimizer=None)},
+    ),
     Contender("all nodes", InducingEngine, prior=by_inducing(), options={"settings": {"inducing": range(12)}}),
     Contender("four nodes", InducingEngine, prior=by_inducing(INDUCING), options={"settings": {"inducing": INDUCING}}),
     Contender("all eigenvectors", EigenvectorEngine),

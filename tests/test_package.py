@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "graphmatern"
 # Each layer imports only from those before it (DESIGN: layers).
 LAYERS = [
-    {"errors"},
+    {"errors", "_progress"},
     {"_validation"},
     {"metrics"},
     {"sparse"},

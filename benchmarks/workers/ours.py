@@ -32,7 +32,13 @@ def traffic(job):
 
     def fit():
         kernel = gm.Matern(1.5, 5.0)
-        options = {"engine": "spectral", "n_eigenpairs": job["pairs"], "mean": "zero", "verbose": False}
+        options = {
+            "engine": "spectral",
+            "n_eigenpairs": job["pairs"],
+            "mean": "zero",
+            "integrate": False,
+            "verbose": False,
+        }
         return gm.GraphGPRegressor(graph, kernel, **options).fit(data["train"], data["y"])
 
     warnings.simplefilter("ignore")  # the setting leaves eigenpairs out, which is said each time
@@ -53,7 +59,9 @@ def warm_up():
 
     graph = gm.make_roads(4000, seed=1)
     nodes = np.arange(0, 3000, 10)
-    model = gm.GraphGPRegressor(graph, gm.Matern(1, 3.0, fixed=("nu",)), engine="markov", verbose=False)
+    model = gm.GraphGPRegressor(
+        graph, gm.Matern(1, 3.0, fixed=("nu",)), engine="markov", integrate=False, verbose=False
+    )
     model.fit(nodes, np.sin(nodes)).predict(return_std=True)
     graph.spectrum(20)
     return model
@@ -84,7 +92,7 @@ def fit_roads(data):
     import graphmatern as gm
 
     kernel = gm.Matern(1, 5.0, fixed=("nu",))
-    model = gm.GraphGPRegressor(graph_of(data), kernel, engine="markov", mean="zero", verbose=False)
+    model = gm.GraphGPRegressor(graph_of(data), kernel, engine="markov", mean="zero", integrate=False, verbose=False)
     return model.fit(data["train"], data["y"])
 
 
@@ -164,7 +172,7 @@ def cora(job):
 
     def fit():
         kernel = gm.Matern(3, 5.0, fixed=("nu",)) if on_precisions else gm.Matern(1.5, 5.0)
-        options = {"inference": job["inference"], "n_eigenpairs": pairs, "verbose": False}
+        options = {"inference": job["inference"], "n_eigenpairs": pairs, "integrate": False, "verbose": False}
         model = gm.GraphGPClassifier(graph, kernel, **options)
         return model.fit(names[data["train"]], data["labels"][data["train"]])
 

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from graphmatern.graph import Spectrum as Spectrum
     from graphmatern.graph import make_city as make_city
     from graphmatern.graph import make_roads as make_roads
+    from graphmatern.inference import Beta as Beta
+    from graphmatern.inference import Gamma as Gamma
+    from graphmatern.inference import HalfNormal as HalfNormal
     from graphmatern.inference import LogNormal as LogNormal
+    from graphmatern.inference import PCPrior as PCPrior
     from graphmatern.kernels import BoundKernel as BoundKernel
     from graphmatern.kernels import Diffusion as Diffusion
     from graphmatern.kernels import InverseCosine as InverseCosine
@@ -41,7 +45,7 @@ _SUBMODULES = ("datasets", "errors", "graph", "io", "interop", "kernels", "likel
 _EXPORTS = {
     "estimators": ("GraphFieldRegressor", "GraphGPClassifier", "GraphGPRegressor", "load"),
     "graph": ("Graph", "Spectrum", "make_city", "make_roads"),
-    "inference": ("LogNormal",),
+    "inference": ("Beta", "Gamma", "HalfNormal", "LogNormal", "PCPrior"),
     "kernels": ("BoundKernel", "Diffusion", "InverseCosine", "Kernel", "Matern", "RandomWalk", "heat_flow"),
 }
 _HOME = {name: f"graphmatern.{module}" for module, names in _EXPORTS.items() for name in names}

@@ -47,6 +47,10 @@ class Domain:
         """Unconstrained numbers of some values; shape as ``values``."""
         return self.free(torch.as_tensor(values, dtype=torch.float64)).numpy()
 
+    def bound_values(self, free: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Values of some unconstrained numbers; shape as ``free``."""
+        return self.bound(torch.as_tensor(free, dtype=torch.float64)).numpy()
+
 
 positive = Domain(
     "must be a positive number, from 1e-100 to 1e100",  # so that squares and ratios are numbers, too

@@ -23,7 +23,6 @@ import graphmatern as gm
 from graphmatern.cli._app import app
 from graphmatern.cli._console import EXIT_CODES, Console
 from graphmatern.cli._help import EXAMPLES
-from graphmatern.sparse import predict_cost
 
 DATA = Path(os.environ.get("GRAPHMATERN_DATA", "."))
 
@@ -198,49 +197,52 @@ def test_values_on_roads_are_predicted_there(city: Path) -> None:
 def test_info_describes_a_graph(city: Path) -> None:
     result = run("info", city / "roads.csv", "--nodes", city / "nodes.csv")
     assert result.exit_code == 0, result.output
-    assert "markov, smoothness 2" in result.output
+    assert "sparse factors, smoothness 1 or 2 or 3" in result.output
     assert "--engine auto would take the spectral engine" in result.output
     found = json.loads(run("info", city / "roads.csv", "--json").stdout)
     graph = gm.Graph.from_edges(pd.read_csv(city / "roads.csv"), length="length")
     assert (found["nodes"], found["edges"], found["components"]) == (graph.n_nodes, graph.n_edges, 1)
     assert found["costs"][1]["bytes"] > 0
+    assert f"a fit to {graph.n_nodes} values" in result.output
     assert run("info", city / "roads.csv", "--quiet").output == ""
 
 
 def test_info_says_what_would_take_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hubs = nx.barabasi_albert_graph(4000, 10, seed=0)
-    gm.Graph.from_networkx(hubs).edges[["source", "target"]].to_csv(tmp_path / "hubs.csv", index=False)
-    sizes = []
-
-    def predict(pattern: Any, *, enough: float) -> Any:
-        hubs = np.argsort(-np.diff(pattern.indptr), kind="stable")[:1500]
-        part = predict_cost(pattern[hubs][:, hubs].tocsc())
-        too_much = part.seconds > enough
-        sizes.append(1500 if too_much else pattern.shape[0])
-        return (part, True) if too_much else (predict_cost(pattern.tocsc()), False)
-
-    monkeypatch.setattr("graphmatern.cli._info.least_cost", predict)
-    monkeypatch.setattr("graphmatern.cli._info._PATIENCE", 0.1)
-    monkeypatch.setattr("graphmatern.cli._info._automatic", lambda graph: pytest.fail("the engines were tried"))
-    result = run("info", tmp_path / "hubs.csv")
+    hubs = gm.Graph.from_networkx(nx.barabasi_albert_graph(4000, 10, seed=0))
+    hubs.edges[["source", "target"]].to_csv(tmp_path / "hubs.csv", index=False)
+    monkeypatch.setattr("graphmatern.inference.engines._LONG", 1e-3)  # the hubs alone are too much
+    result = run("info", tmp_path / "hubs.csv", "--observations", 60)
     assert result.exit_code == 0, result.output
-    assert sizes == [1500]  # the hubs alone are too much
-    assert "per fit: too long" in result.output
-    assert "would take too long" in result.output
+    assert "a fit to 60 values" in result.output
     assert "fast" not in result.output
-    found = json.loads(run("info", tmp_path / "hubs.csv", "--json").stdout)
-    assert [cost["too_long"] for cost in found["costs"]] == [True, True, True, True]
-    assert "spectral, 50 eigenpairs" in result.output
-    monkeypatch.setattr("graphmatern.cli._info._PATIENCE", 1e9)
-    monkeypatch.setattr("graphmatern.cli._info._automatic", lambda graph: "some engine")
-    monkeypatch.setattr("graphmatern.cli._info._MOST_ENTRIES", 10**5)  # of the square, which is nearly full
-    patient = json.loads(run("info", tmp_path / "hubs.csv", "--json").stdout)
-    assert sizes[-1] == 4000
-    assert [cost["at_least"] for cost in patient["costs"]] == [False, False, True]
-    bound, whole = found["costs"][2], patient["costs"][1]
-    assert whole["fit_seconds"] == pytest.approx(30 * whole["seconds"])
-    assert bound["seconds"] < whole["seconds"]
-    assert bound["bytes"] < whole["bytes"]
+    assert "would take the moments engine" in result.output
+    found = json.loads(run("info", tmp_path / "hubs.csv", "--observations", 60, "--json").stdout)
+    assert found["observations"] == 60
+    assert [cost["engine"] for cost in found["costs"]] == ["spectral", "markov", "moments"]
+    assert [cost["at_least"] for cost in found["costs"]] == [False, True, False]
+    monkeypatch.setattr("graphmatern.cli._info._PATIENCE", 1e-4)
+    result = run("info", tmp_path / "hubs.csv")
+    assert "too long" in result.output
+    assert "every engine would take long" in result.output
+
+
+def test_info_and_fit_agree(city: Path) -> None:
+    """One prediction, one choice."""
+    found = json.loads(run("info", city / "roads.csv", "--observations", 40, "--json").stdout)
+    learned = json.loads(
+        run("fit", city / "roads.csv", city / "speeds.csv", "--out", city / "model.gm", "--json").stdout
+    )
+    assert f"would take the {learned['engine']} engine ({learned['engine_reason']})" in found["advice"][0]
+
+
+def test_max_seconds_refuses_with_predictions(city: Path) -> None:
+    command = ["fit", city / "roads.csv", city / "speeds.csv", "--out", city / "model.gm", "--max-seconds"]
+    assert run(*command, "1000").exit_code == 0
+    refused = run(*command, "1e-9")
+    assert refused.exit_code == 1
+    for words in ("spectral (all", "markov (sparse factors", "moments (", "raise max_seconds"):
+        assert words in refused.stderr
+    assert run(*command, "-1").exit_code == 2
 
 
 def test_texts_are_classes(city: Path) -> None:
@@ -496,6 +498,6 @@ def test_the_session_of_the_guide_is_what_happens() -> None:
     session = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(session)
     # Where the optimiser ends, and what the machine has, differ from one to the other.
-    varying = r"\d+ evaluations?, largest\s+derivative \S+|(below )?\S+ s (once|per step)|- an engine above needs .*"
+    varying = r"\d+ evaluations?, largest\s+derivative \S+|(below )?[\d.]+ (s|min)\s{2,}|- an engine above needs .*"
     shown, played = (re.sub(varying, "", text) for text in (session.SESSION.read_text(), session.play(DATA)))
     assert agrees(shown, played)

@@ -284,3 +284,17 @@ def test_cora() -> None:
     scores = model.evaluate(cora.values.loc[test])
     assert scores["accuracy"] > 0.76
     assert model.elbo_ > -270.0
+
+
+def test_engine_is_another_word_for_inference() -> None:
+    for engine in ("markov", "moments"):
+        model = gm.GraphGPClassifier(CITY, engine=engine).fit(NAMES, QUARTER[SHOWN])
+        assert model.engine_ == model.inference_ == engine
+        assert model.engine_reason_ == model.inference_reason_
+        assert model.engine_reason_.startswith("asked for")
+    restricted = gm.GraphGPClassifier(CITY, engine="inducing", n_inducing=30).fit(NAMES, QUARTER[SHOWN])
+    assert restricted.engine_ == "inducing"
+    with pytest.raises(KernelError, match=r"`engine` must be left out where `inference` is given"):
+        gm.GraphGPClassifier(CITY, engine="markov", inference="moments").fit(NAMES, QUARTER[SHOWN])
+    with pytest.raises(KernelError, match="`engine` must be 'auto' or"):
+        gm.GraphGPClassifier(CITY, engine="fast").fit(NAMES, QUARTER[SHOWN])

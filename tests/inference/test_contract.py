@@ -84,7 +84,8 @@ def assert_conditioned(case: Case) -> None:
         assert_close(solution.mean, mean)
         assert_close(solution.alpha, potentials - precision[:, None] * mean)
         variance = np.diag(dense.covariance_at_data())
-        assert_close(conditioned.variance(), variance)
+        if case.contender.variances:
+            assert_close(conditioned.variance(), variance)
         assert_close(conditioned.used(), precision @ variance)
         assert_close(conditioned.unexplained(), dense.unexplained())
         divergence = 0.5 * (dense.log_determinant - precision @ variance)

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import scipy.linalg as la
-from scipy.stats import multivariate_normal
 
 from contenders import ENGINES, Contender, cases
-from dense_process import GRAPHS, LAYOUTS, DensePrior, assert_close, five_point_gradient
+from dense_process import GRAPHS, LAYOUTS, Stacked, assert_close, five_point_gradient
 from graphmatern.errors import NumericalError
 from graphmatern.inference import Observations
 from graphmatern.inference.sites.gaussian import GaussianObjective
@@ -23,55 +21,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 engines = pytest.mark.parametrize("contender", ENGINES, ids=str)
-
-
-class Stacked:
-    """All replicates of all groups in one vector: y ~ N(Hb, C), b flat or N(0, 1/τ)."""
-
-    def __init__(self, prior: DensePrior, observations: Observations, noise: float) -> None:
-        rows = [
-            (k, i) for k in range(observations.n_replicates) for i in np.flatnonzero(~np.isnan(observations.y[:, k]))
-        ]
-        self.replicate, place = np.array([k for k, _ in rows]), np.array([i for _, i in rows])
-        self.nodes = observations.nodes[place]
-        relative = np.ones(len(place)) if observations.noise is None else observations.noise[place]
-        offset = np.zeros(len(place)) if observations.offset is None else observations.offset[place]
-        self.y = np.array([observations.y[i, k] for k, i in rows]) - offset
-        self.prior, self.design = prior, observations.node_design
-        self.h, self.noise = observations.node_design[self.nodes], noise * relative
-        together = self.replicate[:, None] == self.replicate
-        self.c = together * prior.seen[np.ix_(self.nodes, self.nodes)] + np.diag(self.noise)
-
-    def without(self, row: int) -> Stacked:
-        """The same with one observation left out."""
-        left = object.__new__(Stacked)
-        kept = np.delete(np.arange(len(self.y)), row)
-        left.prior, left.design = self.prior, self.design
-        for name in ("replicate", "nodes", "y", "h", "noise"):
-            setattr(left, name, getattr(self, name)[kept])
-        left.c = self.c[np.ix_(kept, kept)]
-        return left
-
-    def log_evidence(self, effect_precision: float) -> float:
-        """With flat effects ∫ N(y; Hb, C) db = N(Zᵀy; 0, ZᵀCZ) / |HᵀH|^½, Z orthonormal to H."""
-        lost = 0.5 * float(np.diag(self.prior.unseen)[self.nodes] @ (1.0 / self.noise))
-        if effect_precision:
-            covariance = self.c + self.h @ self.h.T / effect_precision
-            return float(multivariate_normal.logpdf(self.y, np.zeros(len(self.y)), covariance)) - lost
-        z = la.null_space(self.h.T)
-        found = multivariate_normal.logpdf(z.T @ self.y, np.zeros(z.shape[1]), z.T @ self.c @ z)
-        return float(found - 0.5 * np.linalg.slogdet(self.h.T @ self.h)[1]) - lost
-
-    def posterior(self, replicate: int, effect_precision: float) -> tuple[Floats, Floats, Floats, Floats]:
-        """Mean and covariance of η at all nodes, and those of the coefficients."""
-        inverse = np.linalg.inv(self.c)
-        cross = self.prior.seen[:, self.nodes] * (self.replicate == replicate)
-        spread = np.linalg.inv(effect_precision * np.eye(self.h.shape[1]) + self.h.T @ inverse @ self.h)
-        b = spread @ self.h.T @ inverse @ self.y
-        d = self.design - cross @ inverse @ self.h
-        mean = self.design @ b + cross @ inverse @ (self.y - self.h @ b)
-        own = self.prior.seen + self.prior.unseen - cross @ inverse @ cross.T
-        return mean, own + d @ spread @ d.T, b, spread
 
 
 class Case:

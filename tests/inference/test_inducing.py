@@ -271,7 +271,7 @@ def test_steps_approach_the_optimum(form: str, covariance: str, settings: dict[s
 def test_classifiers_learn_from_batches(form: Any, options: dict[str, Any]) -> None:
     labels = np.digitize(LATENT, [-0.5, 0.5])
     kernel = gm.Matern(nu=1.5, lengthscale=2.0, fixed=("nu",))
-    common: dict[str, Any] = {"inference": form, "likelihood": "softmax"}
+    common: dict[str, Any] = {"inference": form, "likelihood": "softmax", "integrate": False}
     exact = gm.GraphGPClassifier(GRAPH, kernel, **common).fit(GRAPH.nodes[NODES], labels[NODES])
     fits = [
         gm.GraphGPClassifier(GRAPH, kernel, n_steps=150, random_state=seed, **common, **options).fit(

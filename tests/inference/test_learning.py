@@ -13,7 +13,7 @@ from graphmatern.inference import MarkovPrecision, Observations, Optimum, Priors
 from graphmatern.inference.learning.learn import search_minimum
 from graphmatern.inference.learning.optimize import curvature, find_minimum
 from graphmatern.inference.learning.parameters import Coordinate
-from graphmatern.inference.learning.rehearsal import is_large, neighbourhood, rehearse
+from graphmatern.inference.learning.rehearsal import is_large, neighbourhood, part_of_graph, rehearse
 from graphmatern.inference.markov.engine import MarkovEngine
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.likelihoods import Gaussian, Poisson
@@ -28,7 +28,7 @@ ENGINES: list[Any] = ["spectral", "markov"]
 
 def fitted(engine: Any, kernel: gm.Kernel | None = None, **options: Any) -> gm.GraphGPRegressor:
     kernel = gm.Matern(2, 3.0, fixed=("nu",)) if kernel is None else kernel
-    return gm.GraphGPRegressor(CITY, kernel, engine=engine, **options).fit(CITY.nodes, Y)
+    return gm.GraphGPRegressor(CITY, kernel, engine=engine, integrate=False, **options).fit(CITY.nodes, Y)
 
 
 def values(model: gm.GraphGPRegressor) -> dict[str, float]:
@@ -91,8 +91,8 @@ def test_a_prior_holds_what_the_data_do_not_say() -> None:
 def test_restarts_never_lose_and_can_be_repeated() -> None:
     truth = gm.Matern(1.5, 3.0).on(CITY).sample(random_state=0).numpy()[0]
     kernel = gm.Matern(1.5, 1e-3, 1e-3, fixed=("nu",))
-    once = gm.GraphGPRegressor(CITY, kernel, noise=5.0).fit(CITY.nodes, truth)
-    model = gm.GraphGPRegressor(CITY, kernel, noise=5.0, n_restarts=8, random_state=0)
+    once = gm.GraphGPRegressor(CITY, kernel, noise=5.0, integrate=False).fit(CITY.nodes, truth)
+    model = gm.GraphGPRegressor(CITY, kernel, noise=5.0, n_restarts=8, random_state=0, integrate=False)
     often = model.fit(CITY.nodes, truth)
     assert often.log_marginal_likelihood_ > once.log_marginal_likelihood_ - 1e-6
     again = model.fit(CITY.nodes, truth)
@@ -233,8 +233,11 @@ def test_part_of_a_large_graph_gives_start_and_curvature() -> None:
     y = (y - y.mean()) / y.std()
     observations = Observations(observed, y[:, None], np.ones((graph.n_nodes, 1)))
     problem = Problem(graph, gm.Matern(1, 3.0, fixed=("nu",)), Gaussian(), observations)
-    hint = rehearse(problem, MarkovEngine, 0, search_whole)
+    part = part_of_graph(problem)
+    assert part is not None
+    hint = rehearse(problem, part, MarkovEngine, 0, search_whole)
     assert hint is not None
+    assert hint[1] is not None
     whole, objective, _ = search_whole(problem, MarkovEngine(problem, observations.groups, 1))
     quick, *_ = search_whole(problem, MarkovEngine(problem, observations.groups, 1), None, hint, 2e-4)
     assert quick.converged
@@ -310,6 +313,20 @@ def test_nothing_has_converged_where_the_slope_is_large(method: str) -> None:
         assert not found.converged or np.abs(found.gradient).max() < 1.0
     flat = find_minimum(rosenbrock, start, bounds, method="bfgs", hessian=lambda: 1e12 * np.eye(2))
     assert np.abs(flat.gradient).max() < 1.0
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "bfgs", "adam"])
+def test_a_search_never_ends_where_the_objective_breaks_down(method: str) -> None:
+    """It ends near the edge."""
+
+    def cliff(x: np.ndarray) -> tuple[float, np.ndarray]:
+        if x[0] > 0.7:
+            raise gm.errors.NumericalError("there is no floor")
+        return float(-3.0 * x[0] + 0.01 * x[0] ** 2), np.array([-3.0 + 0.02 * x[0]])
+
+    found = find_minimum(cliff, np.array([-2.0]), [(-5.0, 5.0)], method=method)
+    assert found.value == cliff(found.position)[0]
+    assert 0.0 < found.position[0] <= 0.7
 
 
 def test_a_random_start_that_breaks_down_is_passed_over() -> None:

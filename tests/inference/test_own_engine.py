@@ -37,7 +37,7 @@ def both(**options: Any) -> Iterator[gm.GraphGPRegressor]:
 
 
 def test_it_learns_and_predicts_like_the_others() -> None:
-    toy, spectral = (model.fit(NAMES, Y) for model in both())
+    toy, spectral = (model.fit(NAMES, Y) for model in both(integrate=False))
     assert toy.engine_ == "toy"
     assert toy.engine_reason_ == "asked for"
     assert toy.converged_
@@ -46,6 +46,12 @@ def test_it_learns_and_predicts_like_the_others() -> None:
     assert "toy" in toy.summary()
     errors = spectral.standard_errors()
     assert toy.standard_errors() == pytest.approx(errors, rel=1e-2)
+
+
+def test_it_is_integrated_like_the_others() -> None:
+    toy, spectral = (model.fit(NAMES, Y) for model in both())
+    assert toy.log_evidence_ == pytest.approx(spectral.log_evidence_, abs=0.15)  # other points
+    pd.testing.assert_frame_equal(toy.predict_table(), spectral.predict_table(), rtol=0.05, atol=0.05)
 
 
 def test_everything_follows_from_the_seam() -> None:

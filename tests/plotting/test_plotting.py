@@ -14,6 +14,7 @@ from scipy.stats import norm
 
 import graphmatern as gm
 from graphmatern import plotting
+from graphmatern.errors import TableError
 from graphmatern.plotting._layout import find_layout
 
 if TYPE_CHECKING:
@@ -239,3 +240,28 @@ def test_maps_check_the_number_of_values() -> None:
         plotting.plot_field(gm.make_roads(20), [1.0])
     with pytest.raises(gm.errors.InputError, match="must have shape"):
         plotting.plot_field(gm.make_roads(20), np.ones((len(gm.make_roads(20)), 2)))
+
+
+def test_parameters_are_drawn_with_their_weights() -> None:
+    values = {"sigma": [1.0, 2.0, 4.0], "noise": [0.1, 0.2, 0.4]}
+    axes = plotting.plot_hyperparameters(values, [0.25, 0.5, 0.25], mode={"sigma": 2.0})
+    assert axes.shape == (2, 2)
+    np.testing.assert_allclose(axes[1, 0].collections[0].get_offsets(), [[1.0, 0.1], [2.0, 0.2], [4.0, 0.4]])
+    area = axes[1, 0].collections[0].get_sizes()
+    np.testing.assert_allclose(area / area.max(), [0.5, 1.0, 0.5])
+    x, density = curve(axes[0, 0], 0)
+    assert x[np.argmax(density)] == pytest.approx(2.0, rel=0.05)
+    np.testing.assert_array_equal(axes[0, 0].lines[1].get_xdata(), [2.0, 2.0])
+    assert not axes[0, 1].get_visible()
+    with pytest.raises(TableError, match="one length"):
+        plotting.plot_hyperparameters({"sigma": [1.0], "noise": [1.0, 2.0]})
+    city = gm.make_roads(30, seed=0)
+    model = gm.GraphGPRegressor(city).fit(city.nodes[:10], np.sin(np.arange(10.0)))
+    assert model.plot_hyperparameters().shape == (4, 4)
+
+
+def test_pit_bars_are_counts() -> None:
+    ax = plotting.plot_pit([0.05, 0.06, 0.5, 0.95], n_bins=4)
+    np.testing.assert_array_equal([bar.get_height() for bar in ax.containers[0]], [2, 0, 1, 1])
+    with pytest.raises(TableError, match="shares"):
+        plotting.plot_pit([0.5, 1.5])

@@ -144,6 +144,9 @@ def info(
     parallel: Parallel = "sum",
     largest_component: LargestComponent = False,
     sensors: Sensors = None,
+    observations: Annotated[
+        int | None, typer.Option(min=1, help="Number of values that a fit would have; up to 500 by default.")
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -155,7 +158,7 @@ def info(
     options = GraphOptions(
         graph, source, target, weight, length, edge_id, geometry, nodes, parallel, largest_component, sensors
     )
-    run_info(options, Console(quiet=quiet, as_json=as_json))
+    run_info(options, Console(quiet=quiet, as_json=as_json), observations)
 
 
 @app.command(help=FIT)
@@ -201,6 +204,10 @@ def fit(
     laplacian: Annotated[str, typer.Option(help="plain, normalized, or auto: as the kernel needs it.")] = "auto",
     engine: Annotated[str, typer.Option(help="auto, spectral, markov, moments, eigenvectors or inducing.")] = "auto",
     eigenpairs: Annotated[int | None, typer.Option(min=1, help="Eigenpairs of the spectral engine.")] = None,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option("--max-seconds", help="What a fit may be predicted to take; no limit by default."),
+    ] = None,
     likelihood: Annotated[
         str | None,
         typer.Option(
@@ -211,6 +218,13 @@ def fit(
     ] = None,
     mean: Annotated[str, typer.Option(help="Mean of the process: constant or zero.")] = "constant",
     covariates: Covariates = None,
+    integrate: Annotated[
+        bool | None,
+        typer.Option(
+            "--integrate/--no-integrate",
+            help="Integrate over the parameters, or plug in the best; by default integrate up to 2,000 values.",
+        ),
+    ] = None,
     holdout: Annotated[float, typer.Option(help="Share of the values to leave out and test the predictions on.")] = 0.0,
     level: Level = 0.95,
     seed: Seed = 0,
@@ -245,6 +259,8 @@ def fit(
             covariates,
             n_threads,
             seed,
+            max_seconds,
+            integrate,
         ),
         Console(quiet=quiet, as_json=as_json),
         out=out,

@@ -163,12 +163,13 @@ def _estimator(reading: GraphReading, data: ValueReading, model: ModelOptions, c
         "normalized": {"auto": None, "plain": False, "normalized": True}[model.laplacian],
         "n_eigenpairs": model.eigenpairs,
         "n_threads": model.n_threads,
+        "max_seconds": model.max_seconds,
         "verbose": None if console.talks else False,
+        "integrate": "auto" if model.integrate is None else model.integrate,
     }
+    options["engine"] = model.engine
     if data.is_numeric:
-        options |= {"engine": model.engine, "mean": model.mean}
-    else:
-        options |= {"inference": model.engine}
+        options["mean"] = model.mean
     if model.likelihood is not None:
         options["likelihood"] = model.likelihood
     if model.covariates is not None:
@@ -219,6 +220,9 @@ def _result(estimator: Any, data: ValueReading, n_values: int) -> dict[str, Any]
             found[name.rstrip("_")] = getattr(estimator, name)
     if hasattr(estimator, "kernel_"):
         found["kernel"] = repr(estimator.kernel_)
+    if np.isfinite(estimator.log_evidence_):
+        found["log_evidence"] = estimator.log_evidence_
+        found["hyperparameters"] = estimator.hyperparameters_.to_dict("index")
     if hasattr(estimator, "converged_"):
         found["converged"] = bool(estimator.converged_)
     return found

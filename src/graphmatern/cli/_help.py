@@ -31,7 +31,7 @@ def _with_example(text: str, command: str) -> str:
 
 INFO = _with_example(
     "Describe a graph and what to do with it.\n\n"
-    "Size, connected parts, weights, what each engine would cost, and advice.",
+    "Size, connected parts, weights, what a fit would take through each engine, and advice.",
     "info",
 )
 FIT = _with_example(

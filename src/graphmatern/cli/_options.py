@@ -116,3 +116,5 @@ class ModelOptions:
     covariates: str | None = None
     n_threads: int | None = None
     seed: int = 0
+    max_seconds: float | None = None
+    integrate: bool | None = None

@@ -13,10 +13,13 @@ from sklearn.exceptions import NotFittedError
 from graphmatern._validation import warn
 from graphmatern.errors import NumericalWarning
 from graphmatern.estimators._files import write_model
+from graphmatern.estimators._hyperparameters import hyperparameter_draws, hyperparameter_table, table_lines
+from graphmatern.plotting import plot_hyperparameters
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
@@ -95,6 +98,47 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             self._standard_errors = self._fit.standard_errors()
         return dict(self._standard_errors)
 
+    @property
+    def _unit(self) -> float:
+        """Unit of the normalised values."""
+        return float(getattr(self, "y_scale_", 1.0))
+
+    @property
+    def hyperparameters_(self) -> pd.DataFrame:
+        """What is known of the parameters: mode, mean, standard deviation and quantiles, one row each.
+
+        ``sigma`` is the standard deviation of the process and ``noise`` that of the noise, in the units of the values;
+        ``lengthscale`` is the kernel's, and ``range`` is about the distance at which correlations have fallen to a
+        tenth, 1.3 times as many mean edges, in the unit of the edges' lengths where these are known
+        (``kernel_.on(graph).range()`` measures it). Where the parameters were not integrated over, all but the
+        mode follow from the curvature there.
+        """
+        self._require_fit()
+        return hyperparameter_table(self._fit, self.graph, self._unit)
+
+    @property
+    def log_evidence_(self) -> float:
+        """Log marginal likelihood of the normalised values, the parameters integrated out.
+
+        For comparing models of the same values: where effects of the mean have flat priors, these must be the same in
+        both. NaN where the parameters were not integrated over.
+        """
+        self._require_fit()
+        return float("nan") if self._fit.integrated is None else self._fit.integrated.log_evidence
+
+    def plot_hyperparameters(self, axes: Any = None) -> NDArray[Any]:
+        """Draw what is known of the parameters: every marginal, and every pair; see `plotting.plot_hyperparameters`.
+
+        Parameters
+        ----------
+        axes : ndarray of Axes, optional
+            Where to draw; a new figure by default.
+        """
+        self._require_fit()
+        values, mode, weights = hyperparameter_draws(self._fit, self.graph, self._unit)
+        own = {name: one for name, one in values.items() if not name.endswith("range") and np.isfinite(one).all()}
+        return plot_hyperparameters(own, weights, axes, mode=mode)
+
     # ------------------------------------------------------------------ files
     @abstractmethod
     def _state(self) -> dict[str, Any]:
@@ -152,10 +196,26 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         lines = [
             f"optimum   {state}, {fit.optimum.n_evaluations} evaluations, largest derivative {fit.gradient_norm:.1e}"
         ]
+        if fit.integrated is not None:
+            count = len(fit.integrated.components)
+            lines.append(
+                f"integrated over the parameters: {count} components, as much as {fit.integrated.effective:.0f} draws; "
+                f"log evidence {fit.integrated.log_evidence:.4f}"
+            )
+            lines += table_lines(self.hyperparameters_)
         if fit.at_bounds:
             lines.append(f"bounds    {', '.join(fit.at_bounds)} ended at a bound")
         if fit.n_clipped:
             lines.append(f"negative sites were set to 0 in {fit.n_clipped} steps")
+        report = fit.report
+        if report.get("variance_error"):
+            error = report["variance_error"]
+            lines.append(f"estimated the variance, an average over nodes, has a standard error of {error:.1%}")
+        if "evidence_error" in report:
+            moved = (f"{name} {error:.1%}" for name, error in report.get("parameter_errors", {}).items())
+            error, count = report["evidence_error"], report["probes"]
+            what = ", ".join(moved) or "nothing"
+            lines.append(f"estimated the evidence ± {error:.1f}, from {count} probes, which may have moved {what}")
         return lines
 
     def _repr_html_(self) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.base import ClassifierMixin
 
 from graphmatern._validation import (
@@ -23,8 +22,9 @@ from graphmatern._validation import (
 from graphmatern.errors import KernelError, TableError, UninformedWarning
 from graphmatern.estimators._base import GraphEstimator, reached_by
 from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
+from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
 from graphmatern.estimators._labels import LabelData, label_array, read_labels, stored_labels
-from graphmatern.estimators._options import check_options, documented, rules_of, search_of, uses_normalized
+from graphmatern.estimators._options import check_options, device_of, documented, rules_of, search_of, uses_normalized
 from graphmatern.inference import ENGINES, Known, Observations, Optimum, Problem, eigenpairs_used, learn
 from graphmatern.likelihoods import Bernoulli, Categorical, MultinomialProbit, RobustMax, Softmax
 from graphmatern.metrics import accuracy, classification_report
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
-    from graphmatern.inference import Fit, LogNormal
+    from graphmatern.inference import Fit, Prior
     from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
@@ -55,8 +55,6 @@ _LIKELIHOODS: dict[str, Callable[[int], Categorical]] = {
 # predictions n_classes matrices of labels × nodes.
 _COUPLED_LABELS, _COUPLED_SIZE, _COUPLED_ENTRIES = 1000, 10_000, 10**8
 _RESTRICTED = ("inducing", "eigenvectors")  # forms of inference that can learn step by step
-_NODES_AT_ONCE = 4096
-_ENTRIES_AT_ONCE = 2**24  # of what predictions of coupled classes hold, each class times labels times nodes
 
 
 @documented
@@ -83,6 +81,8 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         "moments" (any kernel; large graphs of any other kind) agree with each other; "auto" chooses one of them.
         "eigenvectors" and "inducing" restrict the posterior to leading eigenvectors or inducing nodes, and can learn
         from batches.
+    engine : str, optional
+        Another word for ``inference``, as `GraphGPRegressor` has it; give one of the two.
     classes : sequence of hashable, optional
         All labels there are; by default those of a categorical Series, or those that occur. Classes without labelled
         nodes have a process like the others.
@@ -104,8 +104,12 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     <n_restarts>
     <bounds>
     <priors>
+    <integrate>
     <random_state>
     <n_threads>
+    <device>
+    <dtype>
+    <max_seconds>
     <verbose>
 
     Attributes
@@ -118,11 +122,15 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     likelihood_ : Likelihood
         Likelihood with its parameters.
     elbo_ : float
-        What stands for the log marginal likelihood of the labels: expectation propagation's approximation of it for
-        "probit", else the evidence lower bound, which is at most that.
-    inference_ : str
-        Form of inference used.
-    inference_reason_ : str
+        What stands for the log marginal likelihood of the labels at the parameters of `kernel_`: expectation
+        propagation's approximation of it for "probit", else the evidence lower bound, which is at most that.
+    log_evidence_ : float
+        The same with the parameters integrated out, for comparing models.
+    hyperparameters_ : DataFrame
+        What is known of the parameters: mode, mean, sd, 2.5%, 50% and 97.5%.
+    inference_, engine_ : str
+        Engine used, by either word.
+    inference_reason_, engine_reason_ : str
         Why, in a sentence.
     converged_ : bool
         Whether the optimiser was satisfied.
@@ -150,6 +158,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         *,
         likelihood: Literal["auto", "probit", "softmax", "robustmax", "bernoulli"] | Categorical = "auto",
         inference: str = "auto",
+        engine: str | None = None,
         classes: Sequence[Any] | None = None,
         normalized: bool | None = None,
         n_eigenpairs: int | None = None,
@@ -163,15 +172,20 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         learning_rate: float = 0.05,
         n_restarts: int = 0,
         bounds: Mapping[str, tuple[float, float]] | None = None,
-        priors: Mapping[str, LogNormal] | None = None,
+        priors: Mapping[str, Prior] | None = None,
+        integrate: Literal["auto"] | bool = "auto",
         random_state: int | None = None,
         n_threads: int | None = None,
+        device: str = "cpu",
+        dtype: Literal["float64", "float32"] = "float64",
+        max_seconds: float | None = None,
         verbose: bool | None = None,
     ) -> None:
         self.graph = graph
         self.kernel = kernel
         self.likelihood = likelihood
         self.inference = inference
+        self.engine = engine
         self.classes = classes
         self.normalized = normalized
         self.n_eigenpairs = n_eigenpairs
@@ -186,8 +200,12 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         self.n_restarts = n_restarts
         self.bounds = bounds
         self.priors = priors
+        self.integrate = integrate
         self.random_state = random_state
         self.n_threads = n_threads
+        self.device = device
+        self.dtype = dtype
+        self.max_seconds = max_seconds
         self.verbose = verbose
 
     # ------------------------------------------------------------------ fitting
@@ -213,13 +231,16 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
 
     def _check_options(self) -> None:
         faults = FaultList("nothing was fitted", KernelError)
-        note_choice("inference", self.inference, ("auto", *ENGINES), faults)
+        if self.engine is not None and self.inference != "auto":
+            rule = "must be left out where `inference` is given: it is another word for it"
+            faults.add("engine", rule, f"{self.engine!r} and inference={self.inference!r}", "Give one of the two.")
+        note_choice("inference" if self.engine is None else "engine", self._engine, ("auto", *ENGINES), faults)
         note_choice("covariance", self.covariance, ("full", "diagonal"), faults)
         for name in ("batch_size", "n_inducing"):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), faults, minimum=1, remedy="Leave it out for the default.")
         check_whole("n_steps", self.n_steps, faults, minimum=1, remedy="Take at least one step.")
-        if self.inference not in _RESTRICTED:
+        if self._engine not in _RESTRICTED:
             idle = {"inducing": None, "n_inducing": None, "covariance": "full", "batch_size": None}
             given = [name for name, usual in idle.items() if getattr(self, name) != usual]
             if given:
@@ -234,9 +255,14 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         check_options(self, [], faults)
 
     @property
+    def _engine(self) -> str:
+        """The engine asked for, by either word."""
+        return self.inference if self.engine is None else self.engine
+
+    @property
     def _in_steps(self) -> bool:
         """Whether parameters and approximation move step by step, rather than to an optimum."""
-        return self.inference in _RESTRICTED and (self.batch_size is not None or self.optimizer == "adam")
+        return self._engine in _RESTRICTED and (self.batch_size is not None or self.optimizer == "adam")
 
     def _make_likelihood(self, data: LabelData) -> Categorical:
         """The likelihood for these classes; raises where they do not suit it."""
@@ -263,7 +289,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             return str(self.likelihood)
         n, count = len(data.nodes), len(data.classes)
         small = n <= _COUPLED_LABELS and n * count <= _COUPLED_SIZE and n * self.graph.n_nodes <= _COUPLED_ENTRIES
-        return "probit" if small and self.inference not in _RESTRICTED else "robustmax"
+        return "probit" if small and self._engine not in _RESTRICTED else "robustmax"
 
     def _problem(self, data: LabelData, **options: Any) -> Problem:
         """What is to be learned."""
@@ -287,15 +313,19 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
                 "search": search_of(self),
                 "n_eigenpairs": self.n_eigenpairs,
                 "n_threads": self.n_threads,
+                "device": device_of(self),
+                "dtype": self.dtype,
+                "max_seconds": self.max_seconds,
                 "compares": True,
                 "settings": settings,
+                "integrate": self.integrate,
                 **options,
             }
         )
 
     def _learn(self, data: LabelData) -> dict[str, Any]:
         """Learn from labels; returns every fitted attribute."""
-        return self._attributes(data, learn(self._problem(data), self.inference))
+        return self._attributes(data, learn(self._problem(data), self._engine))
 
     def _attributes(self, data: LabelData, fit: Fit, reason: str | None = None) -> dict[str, Any]:
         """Every fitted attribute."""
@@ -310,6 +340,8 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             "elbo_": fit.log_evidence,
             "inference_": fit.engine,
             "inference_reason_": fit.reason if reason is None else reason,
+            "engine_": fit.engine,
+            "engine_reason_": fit.reason if reason is None else reason,
             "converged_": fit.converged,
             "n_clipped_": fit.n_clipped,
             "n_evaluations_": fit.optimum.n_evaluations,
@@ -352,23 +384,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         self._require_fit()
         places = self.graph.locate(nodes)
         self._warn_of_uninformed(places)
-        likelihood, blocks = self.likelihood_, []
-        if isinstance(likelihood, MultinomialProbit):
-            size = max(1, _ENTRIES_AT_ONCE // (len(self._data.nodes) * likelihood.n_classes))
-            for start in range(0, max(1, len(places)), size):
-                some = places[start : start + size]
-                covariance = self.posterior_.class_covariance(some)
-                blocks.append(likelihood.joint_probabilities(self.posterior_.latent_mean(some).T, covariance))
-            return np.concatenate(blocks)
-        mean, variance = self.posterior_.latent_mean(places), self.posterior_.latent_variance(places)
-        assert isinstance(likelihood, Categorical)
-        with torch.no_grad():
-            for start in range(0, max(1, len(places)), _NODES_AT_ONCE):
-                part = slice(start, start + _NODES_AT_ONCE)
-                moments = (torch.from_numpy(np.ascontiguousarray(x[:, part])) for x in (mean, variance))
-                blocks.append(likelihood.probabilities(*moments).numpy())
-        found = np.concatenate(blocks, axis=1).T
-        return np.asarray(found / found.sum(axis=1, keepdims=True))
+        return np.asarray(self.posterior_.class_probabilities(places))
 
     def _warn_of_uninformed(self, places: Longs) -> None:
         uninformed = ~self.informed_[places]
@@ -439,6 +455,29 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         places = self.graph.locate(nodes)
         return np.asarray(self.posterior_.joint_samples(n_samples, places, rng))
 
+    def loo(self) -> pd.DataFrame:
+        """Leave-one-out predictions of the labels, by taking their sites out of the posterior.
+
+        Returns
+        -------
+        DataFrame
+            One row per label: node, label, probability (of that label given all others; the conditional predictive
+            ordinate), log_density (its logarithm) and predicted (the most probable class).
+        """
+        self._require_fit()
+        share = self.posterior_.left_out_classes()
+        codes = self._data.codes
+        own = np.maximum(share[np.arange(len(codes)), codes], np.finfo(float).tiny)
+        return pd.DataFrame(
+            {
+                "node": self.graph.nodes[self._data.nodes],
+                "label": self.classes_[codes],
+                "probability": own,
+                "log_density": np.log(own),
+                "predicted": self.classes_[share.argmax(axis=1)],
+            }
+        )
+
     def score(self, nodes: Any, y: Any = None, sample_weight: None = None) -> float:
         """Share of labels that are predicted; None and NaN in ``y`` are passed over.
 
@@ -502,7 +541,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         """Describe the fit in a few lines of text."""
         self._require_fit()
         count = np.bincount(self._data.codes, minlength=len(self.classes_))
-        evidence = "approximate log evidence" if self.posterior_.coupled else "evidence lower bound"
+        evidence = "approximate log evidence" if self.likelihood_.approximation != "bound" else "evidence lower bound"
         shares = ", ".join(f"{label} {n:,}" for label, n in zip(self.classes_.tolist(), count.tolist(), strict=True))
         return "\n".join(
             [
@@ -532,6 +571,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             "kernel_": self.kernel_,
             "optimum": dict(vars(self._fit.optimum)),
             "sites": self._fit.sites,
+            "integrated": integrated_state(self._fit.integrated),
             "inducing": self._fit.report.get("inducing"),
             "in_steps": "history" in self._fit.report,
             "standard_errors": self._standard_errors,
@@ -560,5 +600,6 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         inducing = state.get("inducing")
         settings["n_inducing" if isinstance(inducing, int) else "inducing"] = inducing
         problem = replace(problem, kernel=state["kernel_"], settings=settings)
-        known = Known(Optimum(**state["optimum"]), state["sites"])
+        integrated = integrated_from_state(state.get("integrated"))
+        known = Known(Optimum(**state["optimum"]), state["sites"], integrated)
         return self._attributes(data, learn(problem, state["inference_"], known), state["inference_reason_"])

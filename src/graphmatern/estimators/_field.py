@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from graphmatern.graph import Graph
-    from graphmatern.inference import LogNormal
+    from graphmatern.inference import Prior
     from graphmatern.kernels import Kernel
 
 __all__ = ["GraphFieldRegressor"]
@@ -77,7 +77,7 @@ class GraphFieldRegressor(FieldResults):
     <n_restarts>
     bounds : dict of str to (float, float), optional
         Least and largest value of parameters of ``kernel`` and of the noise. Those of ``time_kernel`` are GPyTorch's.
-    priors : dict of str to LogNormal, optional
+    priors : dict of str to Prior, optional
         Priors of the same parameters. Those registered with ``time_kernel`` count, too.
     tolerance : float
         Relative residual at which the iterative engine stops.
@@ -151,7 +151,7 @@ class GraphFieldRegressor(FieldResults):
         max_iterations: int = 200,
         n_restarts: int = 0,
         bounds: Mapping[str, tuple[float, float]] | None = None,
-        priors: Mapping[str, LogNormal] | None = None,
+        priors: Mapping[str, Prior] | None = None,
         tolerance: float = 1e-6,
         n_probes: int | None = None,
         n_draws: int = 32,

@@ -10,7 +10,7 @@ from gpytorch.kernels import Kernel as GPyTorchKernel
 
 from graphmatern.errors import GraphMaternError, ModelFileError
 from graphmatern.graph import Spectrum
-from graphmatern.inference import LogNormal
+from graphmatern.inference import Beta, Gamma, HalfNormal, LogNormal, PCPrior, Prior
 from graphmatern.inference.field import time_kernel_from_plain, time_kernel_to_plain
 from graphmatern.io import Codec, pack, read_container, unpack, write_container
 from graphmatern.kernels import Kernel, kernel_from_plain, kernel_to_plain
@@ -23,11 +23,25 @@ if TYPE_CHECKING:
 
 __all__ = ["SPECTRAL_ENGINES", "load", "spectrum_from_state", "spectrum_state", "write_model"]
 
+_PRIORS: dict[str, type[Prior]] = {kind.__name__: kind for kind in (Beta, Gamma, HalfNormal, LogNormal, PCPrior)}
+
+
+def _prior_to_plain(prior: Prior) -> list[Any]:
+    """A prior as its name and its numbers."""
+    return [type(prior).__name__, *vars(prior).values()]
+
+
+def _prior_from_plain(plain: list[Any]) -> Prior:
+    """Return what `_prior_to_plain` was given; two numbers alone are a log-normal prior's, of an older file."""
+    name, *numbers = plain if isinstance(plain[0], str) else ["LogNormal", *plain]
+    return _PRIORS[name](*numbers)
+
+
 _CODECS = (
     Codec("kernel", Kernel, kernel_to_plain, kernel_from_plain),
     Codec("time kernel", GPyTorchKernel, time_kernel_to_plain, time_kernel_from_plain),
     Codec("likelihood", Likelihood, likelihood_to_plain, likelihood_from_plain),
-    Codec("prior", LogNormal, lambda prior: [prior.median, prior.spread], lambda plain: LogNormal(*plain)),
+    Codec("prior", Prior, _prior_to_plain, _prior_from_plain),
 )
 # Estimators that can be stored, and where they live.
 _HOMES = {

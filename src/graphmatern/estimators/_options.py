@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
+
 from graphmatern._validation import check_positive, check_whole, note_choice, note_flag
 from graphmatern.graph import Graph
 from graphmatern.inference import PriorsAndBounds, Search
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from graphmatern._validation import FaultList
 
-__all__ = ["check_options", "documented", "rules_of", "search_of", "uses_normalized"]
+__all__ = ["check_options", "device_of", "documented", "rules_of", "search_of", "uses_normalized"]
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -54,12 +56,50 @@ _SHARED = {
         'Least and largest value of learned parameters: ``{"lengthscale": (1.0, 50.0), "noise": (0.01, 1.0)}``.',
     ),
     "priors": (
-        "dict of str to LogNormal, optional",
-        'Priors of learned parameters, such as ``{"lengthscale": gm.LogNormal(median=10.0, spread=1.0)}``.',
+        "dict of str to Prior, optional",
+        (
+            'Priors of learned parameters, such as ``{"lengthscale": gm.LogNormal(median=10.0, spread=1.0)}``: also\n'
+            "`gm.HalfNormal`, `gm.Gamma`, `gm.Beta` (of shares) and `gm.PCPrior`. Parameters that are integrated over\n"
+            "have weak ones by default (see ``integrate``)."
+        ),
+    ),
+    "integrate": (
+        '"auto" or bool',
+        (
+            "Whether to integrate over the parameters, so that predictions and `hyperparameters_` know how uncertain\n"
+            "these are: the mode is found, sets of parameters around it are weighed, and predictions are mixtures\n"
+            'over the two dozen that stand for them. "auto" does so up to 2,000 observations and 60,000 nodes (3,000\n'
+            "through moments); with more observations the parameters are known well enough. Parameters without\n"
+            "`priors` have weak ones then: log-normal, around ν = 1.5 (95 %: 0.2 to 11), around a lengthscale between\n"
+            "one edge and the width of the graph (a factor of 13 either way), around the variance of the data (19),\n"
+            "and a tenth of it for the noise (28). Nothing is integrated where ``optimizer=None`` keeps all parameters."
+        ),
     ),
     "random_state": ("int, optional", "Seed of whatever is random."),
     "n_threads": ("int, optional", "Threads that factorise; all processors by default."),
-    "verbose": ("bool, optional", "Whether to show progress; by default, where the error stream is a terminal."),
+    "device": (
+        "str",
+        (
+            'Where the moments engine multiplies: "cpu", or "cuda" for a graphics processor, as torch names it. All\n'
+            "else stays on the processor, and other engines know no other device."
+        ),
+    ),
+    "dtype": (
+        '{"float64", "float32"}',
+        "Numbers in which it multiplies; float32 takes half the memory, with errors of about 1e-6 in the covariance.",
+    ),
+    "max_seconds": (
+        "float, optional",
+        (
+            "What a fit may be predicted to take, about: an automatic choice of engine keeps within it, and what no\n"
+            "engine can do in that time, or the one asked for cannot, is refused with every engine's prediction\n"
+            "(`errors.ResourceError`)."
+        ),
+    ),
+    "verbose": (
+        "bool, optional",
+        "Whether to show progress, and to say beforehand what takes long; by default, on terminals.",
+    ),
 }
 
 
@@ -95,20 +135,18 @@ def check_options(estimator: Any, labels: Sequence[str], faults: FaultList, held
     """
     if estimator.optimizer is not None:
         note_choice("optimizer", estimator.optimizer, OPTIMIZERS, faults)
+    if getattr(estimator, "integrate", "auto") != "auto":
+        note_flag("integrate", estimator.integrate, faults)
     for name in ("normalized", "verbose"):
         if getattr(estimator, name) is not None:
             note_flag(name, getattr(estimator, name), faults)
-    if not isinstance(estimator.graph, Graph):
-        remedy = "Make one with gm.Graph.from_edges, from_networkx or another constructor."
-        faults.add("graph", "must be a graphmatern Graph", f"a {type(estimator.graph).__name__}", remedy)
-    kernel = estimator.kernel
-    if kernel is not None and not isinstance(kernel, Kernel):
-        remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0)."
-        faults.add("kernel", "must be a kernel of this package", f"a {type(kernel).__name__}", remedy)
+    _check_kinds(estimator, faults)
     check_whole("max_iterations", estimator.max_iterations, faults, minimum=1, remedy="Allow at least one.")
     if hasattr(estimator, "learning_rate"):
         check_positive("learning_rate", estimator.learning_rate, faults, remedy="0.1 is usual.")
     check_whole("n_restarts", estimator.n_restarts, faults, minimum=0, remedy="0 starts once.")
+    if getattr(estimator, "max_seconds", None) is not None:
+        check_positive("max_seconds", estimator.max_seconds, faults, remedy="Leave it out for no limit.")
     if estimator.random_state is not None:
         check_whole("random_state", estimator.random_state, faults, minimum=0, remedy="Leave it out for any.")
     for name, remedy in (
@@ -117,11 +155,51 @@ def check_options(estimator: Any, labels: Sequence[str], faults: FaultList, held
     ):
         if getattr(estimator, name, None) is not None:
             check_whole(name, getattr(estimator, name), faults, minimum=1, remedy=remedy)
+    kernel = estimator.kernel
+    if hasattr(estimator, "device"):
+        _check_device(estimator, faults)
     faults.raise_if_any()
     named = {"nu": True, "lengthscale": True, "variance": True} if kernel is None else _free_words(kernel)
     idle = [word for word, free in named.items() if not free]
     rules_of(estimator).check([*named, *labels], [*idle, *held], faults)
     faults.raise_if_any()
+
+
+def _check_kinds(estimator: Any, faults: FaultList) -> None:
+    if not isinstance(estimator.graph, Graph):
+        remedy = "Make one with gm.Graph.from_edges, from_networkx or another constructor."
+        faults.add("graph", "must be a graphmatern Graph", f"a {type(estimator.graph).__name__}", remedy)
+    kernel = estimator.kernel
+    if kernel is not None and not isinstance(kernel, Kernel):
+        remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0)."
+        faults.add("kernel", "must be a kernel of this package", f"a {type(kernel).__name__}", remedy)
+
+
+def _check_device(estimator: Any, faults: FaultList) -> None:
+    note_choice("dtype", estimator.dtype, ("float64", "float32"), faults)
+    try:
+        kind = torch.device(estimator.device).type
+    except (RuntimeError, TypeError):
+        faults.add("device", "must be a name that torch knows", repr(estimator.device), "Use 'cpu' or 'cuda'.")
+        return
+    if not _is_there(torch.device(estimator.device)):
+        remedy = "Leave it out, or use a CUDA build of torch on a machine that has one."
+        faults.add(
+            "device", "must be there", f"{estimator.device!r}, and torch finds no CUDA device of that name", remedy
+        )
+    engine = getattr(estimator, "engine", None) or getattr(estimator, "inference", "auto")
+    if (kind != "cpu" or estimator.dtype != "float64") and engine not in ("auto", "moments"):
+        rule = "and `dtype` must be left as they are for any engine but 'moments'"
+        faults.add("device", rule, f"engine {engine!r}", "Use engine='moments'.")
+
+
+def _is_there(device: torch.device) -> bool:
+    return device.type != "cuda" or (torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count())
+
+
+def device_of(estimator: Any) -> str:
+    """Where to multiply: as asked for, or on the processor where a model was loaded without that device."""
+    return estimator.device if _is_there(torch.device(estimator.device)) else "cpu"
 
 
 def _free_words(kernel: Kernel) -> dict[str, bool]:

@@ -14,7 +14,8 @@ from graphmatern.estimators._base import normalisation, reached_by
 from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._data import TrainingData, join_observations, read_observations
 from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
-from graphmatern.estimators._options import check_options, documented, rules_of, search_of, uses_normalized
+from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
+from graphmatern.estimators._options import check_options, device_of, documented, rules_of, search_of, uses_normalized
 from graphmatern.estimators._results import RegressionResults, noise_of
 from graphmatern.inference import (
     ENGINES,
@@ -26,6 +27,8 @@ from graphmatern.inference import (
     Search,
     eigenpairs_used,
     learn,
+    update_weights,
+    with_default_priors,
 )
 from graphmatern.likelihoods import Counts, Gaussian, NegativeBinomial, Numeric, Poisson, StudentT
 
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from graphmatern.graph import Graph
-    from graphmatern.inference import Fit, LogNormal
+    from graphmatern.inference import Fit, Prior
     from graphmatern.kernels import Kernel
 
 __all__ = ["GraphGPRegressor"]
@@ -89,19 +92,27 @@ class GraphGPRegressor(RegressionResults):
     <n_restarts>
     <bounds>
     <priors>
+    <integrate>
     <random_state>
     <n_threads>
+    <device>
+    <dtype>
+    <max_seconds>
     <verbose>
 
     Attributes
     ----------
     kernel_ : Kernel
-        Learned kernel, in normalised units.
+        Learned kernel, in normalised units: the most likely one.
     noise_ : float
         Learned noise variance, in normalised units; relative to the known variances where those are given.
     log_marginal_likelihood_ : float
-        Of the normalised values, the constant included: exact where the noise is Gaussian, expectation propagation's
-        approximation where it has outliers, and the evidence lower bound of counts.
+        Of the normalised values at the parameters of `kernel_`, the constant included: exact where the noise is
+        Gaussian, expectation propagation's approximation where it has outliers, and the evidence lower bound of counts.
+    log_evidence_ : float
+        The same with the parameters integrated out, for comparing models.
+    hyperparameters_ : DataFrame
+        What is known of the parameters: mode, mean, sd, 2.5%, 50% and 97.5%, in the units of y.
     likelihood_ : Likelihood
         Likelihood with the learned parameters, in normalised units.
     engine_ : str
@@ -156,9 +167,13 @@ class GraphGPRegressor(RegressionResults):
         learning_rate: float = 0.1,
         n_restarts: int = 0,
         bounds: Mapping[str, tuple[float, float]] | None = None,
-        priors: Mapping[str, LogNormal] | None = None,
+        priors: Mapping[str, Prior] | None = None,
+        integrate: Literal["auto"] | bool = "auto",
         random_state: int | None = None,
         n_threads: int | None = None,
+        device: str = "cpu",
+        dtype: Literal["float64", "float32"] = "float64",
+        max_seconds: float | None = None,
         verbose: bool | None = None,
     ) -> None:
         self.graph = graph
@@ -177,8 +192,12 @@ class GraphGPRegressor(RegressionResults):
         self.n_restarts = n_restarts
         self.bounds = bounds
         self.priors = priors
+        self.integrate = integrate
         self.random_state = random_state
         self.n_threads = n_threads
+        self.device = device
+        self.dtype = dtype
+        self.max_seconds = max_seconds
         self.verbose = verbose
 
     def fit(
@@ -271,7 +290,11 @@ class GraphGPRegressor(RegressionResults):
                 "search": search_of(self),
                 "n_eigenpairs": self.n_eigenpairs,
                 "n_threads": self.n_threads,
+                "device": device_of(self),
+                "dtype": self.dtype,
+                "max_seconds": self.max_seconds,
                 "effect_precision": 0.0 if likelihood.gaussian else _EFFECT_PRECISION,
+                "integrate": self.integrate,
                 **options,
             }
         )
@@ -345,6 +368,7 @@ class GraphGPRegressor(RegressionResults):
             "kernel_": self.kernel_,
             "optimum": dict(vars(self._fit.optimum)),
             "sites": self._fit.sites,
+            "integrated": integrated_state(self._fit.integrated),
             "inducing": self._fit.report.get("inducing"),
             "standard_errors": self._standard_errors,
             "spectrum": pairs,
@@ -368,7 +392,8 @@ class GraphGPRegressor(RegressionResults):
             optimum = replace(optimum, position=optimum.position[:-1], gradient=optimum.gradient[:-1])
             problem = self._problem(data, scale, level, **options)
             problem = replace(problem, effect_precision=_PINNED)
-        known = Known(optimum, None if problem.likelihood.gaussian else state["sites"])
+        integrated = integrated_from_state(state.get("integrated"))
+        known = Known(optimum, None if problem.likelihood.gaussian else state["sites"], integrated)
         fit = learn(problem, state["engine_"], known)
         attributes = self._attributes(data, scale, level, fit, state["engine_reason_"])
         return attributes | {"_effect_precision": problem.effect_precision}
@@ -418,7 +443,12 @@ class GraphGPRegressor(RegressionResults):
         problem = other._problem(joined, scale, self._level, **kept)
         if had.noise is None:
             problem = replace(problem, likelihood=self.likelihood_)
+        if self._fit.integrated is not None:  # in the coordinates in which it was learned
+            problem = with_default_priors(replace(problem, rules=rules_of(other)))
         fit = learn(problem, self.engine_)
+        if self._fit.integrated is not None:
+            integrated = update_weights(problem, self.engine_, self._fit.integrated, fit.likelihood)
+            fit = replace(fit, posterior=integrated.posterior, integrated=integrated)
         return other._adopt(other._attributes(joined, scale, self._level, fit, self.engine_reason_))
 
     def summary(self) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from graphmatern.estimators._covariates import Covariates
     from graphmatern.estimators._data import TrainingData
-    from graphmatern.inference import Posterior
+    from graphmatern.inference import Mixture, Posterior
     from graphmatern.likelihoods import Likelihood
 
     Floats = NDArray[np.float64]
@@ -41,7 +41,7 @@ _CRPS_DRAWS = 1_000  # from which the CRPS is computed where predictions are not
 class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
     """Predictions of a fitted regression, in the units of y."""
 
-    posterior_: Posterior
+    posterior_: Posterior | Mixture
     likelihood_: Likelihood
     noise_: float
     y_mean_: float
@@ -174,8 +174,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
             faults = FaultList("no predictions on edges", KernelError)
             received = type(self.likelihood_).__name__
             raise faults.raise_now("likelihood", "must be of measurements for this", received, "Use Graph.subdivide.")
-        mean, variance = self.posterior_.on_edges(*places)
-        mean, std = self._in_user_units(*self.posterior_.response(mean, variance, observation=observation))
+        mean, std = self._in_user_units(*self.posterior_.edge_moments(*places, observation=observation))
         return (mean, std) if return_std else mean
 
     def predict_table(self, level: float = 0.95) -> pd.DataFrame:
@@ -280,36 +279,127 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         -------
         DataFrame
             One row per observation, replicate by replicate: node, replicate, y, mean, std (of the observation given all
-            others). Where the others leave a coefficient of the mean undetermined, nothing can be predicted: mean is
-            NaN and std infinite.
+            others), log_density (of y; its exponential is the conditional predictive ordinate, CPO) and pit (the
+            probability of less than y: uniform where the model is calibrated). Without an observation the parameters
+            are known a little less well, which is accounted for where they were integrated over. Where the others
+            leave a coefficient of the mean undetermined, nothing can be predicted: mean is NaN and std infinite.
         """
         self._require_fit()
         tables = {}
         observed = ~np.isnan(self._data.y)
-        noise = self._fit.likelihood.gaussian
-        for part, mean, variance in self.posterior_.leave_one_out():
-            group = part.group
-            centre = mean + group.offset[:, None]
-            if noise:  # each observation has its own
-                means, variances = (
-                    centre,
-                    np.repeat((variance + 1.0 / part.precision)[:, None], centre.shape[1], axis=1),
-                )
-            else:
-                spread = np.repeat(variance[:, None], centre.shape[1], axis=1)
-                means, variances = self.posterior_.response(centre, spread, observation=True)
-            for k, column in enumerate(group.columns):
-                rows = np.flatnonzero(observed[:, column])
-                tables[column] = pd.DataFrame(
-                    {
-                        "node": self.graph.nodes[self._data.nodes[rows]],
-                        "replicate": column,
-                        "y": self._data.y[rows, column],
-                        "mean": self.y_mean_ + self.y_scale_ * means[:, k],
-                        "std": self.y_scale_ * np.sqrt(variances[:, k]),
-                    }
-                )
+        for column, found in self.posterior_.left_out().items():
+            rows = np.flatnonzero(observed[:, column])
+            tables[column] = pd.DataFrame(
+                {
+                    "node": self.graph.nodes[self._data.nodes[rows]],
+                    "replicate": column,
+                    "y": self._data.y[rows, column],
+                    "mean": self.y_mean_ + self.y_scale_ * found.mean,
+                    "std": self.y_scale_ * np.sqrt(found.variance),
+                    "log_density": found.log_density - np.log(self.y_scale_),
+                    "pit": found.pit,
+                }
+            )
         return pd.concat([tables[column] for column in sorted(tables)], ignore_index=True)
+
+    def information_criteria(self) -> dict[str, float]:
+        """Scores for comparing models of the same data, in the units of y: by leaving out, and WAIC.
+
+        Returns
+        -------
+        dict
+            ``elpd_loo`` is the sum of the log densities of `loo` (the larger the better), ``looic`` −2 times that;
+            ``elpd_waic``, ``p_waic`` (the effective number of parameters) and ``waic`` are those of Watanabe (2010).
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> graph = gm.Graph.from_edges([("a", "b"), ("b", "c"), ("c", "d")])
+        >>> model = gm.GraphGPRegressor(graph, gm.Matern(nu=1), optimizer=None).fit(list("abcd"), [1.0, 2.0, 2.0, 3.0])
+        >>> sorted(model.information_criteria())
+        ['elpd_loo', 'elpd_waic', 'looic', 'p_waic', 'waic']
+        """
+        self._require_fit()
+        left_out = float(self.loo()["log_density"].sum())
+        each = self.posterior_.pointwise()
+        penalty = float((each.mean_squared_log - each.mean_log**2).sum())
+        unit = len(each.mean_log) * float(np.log(self.y_scale_))
+        elpd = float(each.log_expected.sum()) - penalty - unit
+        return {
+            "elpd_loo": left_out,
+            "looic": -2.0 * left_out,
+            "elpd_waic": elpd,
+            "p_waic": penalty,
+            "waic": -2.0 * elpd,
+        }
+
+    def exceedance(
+        self, threshold: ArrayLike, nodes: Any = None, *, observation: bool = False, exposure: Any = None
+    ) -> pd.Series[float]:
+        """Probability that the process (of the first replicate) is above a threshold at each node.
+
+        Parameters
+        ----------
+        threshold : float or array_like, shape (n_names,)
+            In the units of y: a value, or a rate of counts; one for all nodes, or one for each.
+        nodes : sequence of hashable, optional
+            Node names; all nodes by default.
+        observation : bool
+            Whether a new observation, rather than the process, is above it.
+        exposure : array_like or Series, optional
+            Exposures of counts, as in `predict`.
+
+        Returns
+        -------
+        Series
+            Indexed by node name.
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> road = gm.Graph.from_edges([("a", "b"), ("b", "c")])
+        >>> model = gm.GraphGPRegressor(road, gm.Matern(nu=1), optimizer=None).fit(["a", "c"], [1.0, 3.0])
+        >>> above = model.exceedance(2.0)
+        >>> bool(above["a"] < 0.5 < above["c"])
+        True
+        """
+        self._require_fit()
+        places = self.graph.locate(nodes)
+        level = (self._thresholds(threshold, places.shape) - self.y_mean_) / self.y_scale_
+        offset = self._offset(places, exposure, "no probabilities")
+        found = self.posterior_.exceedance(places, level, observation=observation, offset=offset)
+        return pd.Series(found, index=self.graph.nodes[places], name="exceedance")
+
+    def joint_exceedance(
+        self, threshold: float, nodes: Any = None, *, n_samples: int = 10_000, random_state: Any = None
+    ) -> float:
+        """Probability that the process (of the first replicate) is above a threshold at all of some nodes at once.
+
+        Parameters
+        ----------
+        threshold : float
+            In the units of y.
+        nodes : sequence of hashable, optional
+            Node names; all nodes by default.
+        n_samples : int
+            Draws from which it is estimated, to a standard error of at most 0.5 / √n_samples.
+        random_state : int or Generator, optional
+            Seed.
+        """
+        level, hits, total = self._thresholds(threshold), 0, 0
+        for block in self.iter_samples(n_samples, nodes, random_state):
+            hits, total = hits + int((block > level).all(axis=1).sum()), total + len(block)
+        return hits / total
+
+    @staticmethod
+    def _thresholds(given: Any, shape: tuple[int, ...] = ()) -> Floats:
+        faults = FaultList("no probabilities", TableError)
+        numbers = as_numbers(given, "threshold", faults)
+        if numbers.shape not in ((), shape):
+            rule = "must be a single number" + (f", or have shape {shape}" if shape else "")
+            faults.add("threshold", rule, f"shape {numbers.shape}", "One for all nodes, or one for each.")
+        faults.raise_if_any()
+        return numbers
 
     def plot(self, axes: Sequence[Axes] | None = None, *, label: str = "", **options: Any) -> NDArray[Any]:
         """Draw the predictions (of the first replicate) and, beside them, how sure they are.
@@ -408,7 +498,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         scores = regression_report(
             held_back.y, *(one.reshape(held_back.y.shape) for one in self._in_user_units(mean, variance))
         )
-        if not self._fit.likelihood.gaussian:
+        if not self._fit.likelihood.gaussian or self._fit.integrated is not None:
             scores |= self._scores_of_likelihood(held_back, offset)
         return scores
 

@@ -15,7 +15,7 @@ from graphmatern.graph import _build, _convert, _mesh, _points, _subdivide
 from graphmatern.graph._edge_rows import EdgeRows, canonical, rows_of_matrix
 from graphmatern.graph._laplacian import degrees, laplacian_matrix, sqrt_scaling
 from graphmatern.graph._names import NodeNames
-from graphmatern.graph._spectrum import Spectrum, is_dense, laplacian_spectrum
+from graphmatern.graph._spectrum import Spectrum, is_dense, laplacian_spectrum, spectrum_cost
 from graphmatern.sparse._pattern import connected
 
 if TYPE_CHECKING:
@@ -490,8 +490,8 @@ class Graph:
         eigenvalues equal to 0 as there are components. Others are accurate to about 1e-15 times the largest
         eigenvalue; where weights span many decades, small ones have few digits. Components of at most 1,500 nodes, and
         larger ones of which more than a quarter of the eigenpairs is wanted, are decomposed densely; others by block
-        Krylov spaces of the factorised Laplacian, or by polynomial filters where it fills in. `Spectrum.residuals`
-        says how well that went.
+        Krylov spaces of the factorised Laplacian or of a polynomial of it, whichever is predicted to be faster
+        (`spectrum_cost`). `Spectrum.residuals` says how well that went.
         """
         wanted = self.n_nodes if n_eigenpairs is None else n_eigenpairs
         faults = FaultList("no spectrum", GraphError)
@@ -516,6 +516,35 @@ class Graph:
             )
 
         return self.cached(("spectrum", normalized, count), compute).truncate(wanted)
+
+    def spectrum_cost(self, n_eigenpairs: int | None = None, normalized: bool = False) -> tuple[float, int]:
+        """Seconds and bytes that `spectrum` is predicted to take; none where it is known already.
+
+        Parameters
+        ----------
+        n_eigenpairs : int, optional
+            How many; all by default.
+        normalized : bool
+            Which Laplacian.
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> seconds, memory = gm.make_roads(300, seed=0).spectrum_cost()
+        >>> seconds < 1.0
+        True
+        """
+        wanted = self.n_nodes if n_eigenpairs is None else min(int(n_eigenpairs), self.n_nodes)
+        kept = self._cache.get(("kept spectrum", normalized))
+        count = self.n_nodes if is_dense(int(np.bincount(self.components).max()), wanted) else wanted
+        if ("spectrum", normalized, count) in self._cache or (kept is not None and kept.n_eigenpairs >= wanted):
+            return 0.0, 8 * self.n_nodes * wanted
+
+        def compute() -> tuple[float, int]:
+            scaling = sqrt_scaling(self.degrees, self.masses, normalized=normalized)
+            return spectrum_cost(self.laplacian(normalized), self.components, scaling, count)
+
+        return self.cached(("spectrum cost", normalized, count), compute)
 
     def keep_spectrum(self, spectrum: Spectrum) -> None:
         """Use eigenpairs that were computed earlier, wherever they are enough."""

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import scipy.linalg as la
 
+from graphmatern._progress import announce
 from graphmatern.errors import ResourceError
-from graphmatern.graph._eigen import residual_norms, smallest_eigenpairs
+from graphmatern.graph._eigen import residual_norms, smallest_eigenpairs, smallest_eigenpairs_seconds
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
     from numpy.typing import NDArray
 
-__all__ = ["Spectrum", "is_dense", "laplacian_spectrum"]
+__all__ = ["Spectrum", "is_dense", "laplacian_spectrum", "spectrum_cost"]
 
 _SMALL = 1500  # nodes up to which a dense decomposition is as quick as any
 _MIDDLING = 3000  # nodes up to which it pays for fewer eigenpairs: 500 of Cora's 2,485 take 2.4 s, else 1.3 or 6.2 s
 _MEMORY_LIMIT = 16 * 2**30  # bytes for eigenvectors and the work on them
+_PER_CUBE = 5e-10  # seconds of a dense decomposition, per node cubed
 
 
 class Spectrum:
@@ -211,11 +213,39 @@ def _some_eigenpairs(
         values, vectors, residuals = smallest_eigenpairs(laplacian, null, n_eigenpairs)
         values[1:] = np.maximum(values[1:], _connectivity_bound(laplacian, scaling))
         return values, vectors, residuals
-    _check_memory(n, n_eigenpairs, 4 * 8 * n**2)
+    _check_memory(n, n_eigenpairs, _dense_bytes(n))
+    announce(f"all eigenpairs of {n:,} nodes", _PER_CUBE * n**3, _dense_bytes(n))
     # All are computed and some kept, so that those do not depend on how many were asked for.
     values, vectors = _component_eigenpairs(laplacian, scaling)
     values, vectors = values[:n_eigenpairs], vectors[:, :n_eigenpairs]
     return values, vectors, residual_norms(laplacian, values, vectors)
+
+
+def _dense_bytes(n_nodes: int) -> int:
+    return 4 * 8 * n_nodes**2
+
+
+def spectrum_cost(
+    laplacian: sp.csr_array,
+    component: NDArray[np.int64],
+    scaling: NDArray[np.float64] | None,
+    n_eigenpairs: int,
+) -> tuple[float, int]:
+    """Seconds and bytes that `laplacian_spectrum` would take, about; its arguments."""
+    seconds, memory = 0.0, 8 * laplacian.shape[0] * n_eigenpairs
+    sizes = np.bincount(component)
+    for number in np.flatnonzero(sizes > 1):
+        size = int(sizes[number])
+        if is_dense(size, n_eigenpairs):
+            seconds += _PER_CUBE * size**3
+            memory = max(memory, _dense_bytes(size))
+            continue
+        members = np.flatnonzero(component == number)
+        own = None if scaling is None else scaling[members]
+        part = laplacian if len(sizes) == 1 else laplacian[members][:, members]
+        seconds += smallest_eigenpairs_seconds(part, _null_vector(part, own)[:, None], n_eigenpairs)
+        memory = max(memory, 24 * size * n_eigenpairs)  # a basis of twice as many vectors, and the eigenvectors
+    return seconds, memory
 
 
 def _check_memory(n_nodes: int, n_eigenpairs: int, bytes_needed: int) -> None:

@@ -1,12 +1,15 @@
 """Inference: engines behind one seam, and what learns and predicts with any of them."""
 
-from graphmatern.inference.engines import ENGINES, choose_engine, register_engine
-from graphmatern.inference.learning.learn import learn
+from graphmatern.inference.engines import ENGINES, EngineCost, choose_engine, predict_costs, register_engine
+from graphmatern.inference.learning.integrate import Component, Integrated, with_default_priors
+from graphmatern.inference.learning.learn import learn, update_weights
 from graphmatern.inference.learning.optimize import Optimum
-from graphmatern.inference.learning.parameters import LogNormal, PriorsAndBounds
+from graphmatern.inference.learning.parameters import PriorsAndBounds
+from graphmatern.inference.learning.priors import Beta, Gamma, HalfNormal, LogNormal, PCPrior, Prior
 from graphmatern.inference.learning.problem import Fit, Known, Problem, Search
 from graphmatern.inference.markov.autograd import sparse_logdet, sparse_solve
 from graphmatern.inference.markov.precision import MarkovPrecision, markov_precision
+from graphmatern.inference.mixture import Mixture
 from graphmatern.inference.observations import Observations
 from graphmatern.inference.posterior import Posterior
 from graphmatern.inference.process import Conditioned, DataForms, Engine, Predictive, Process, Solution
@@ -14,17 +17,26 @@ from graphmatern.inference.spectral.engine import eigenpairs_used
 
 __all__ = [
     "ENGINES",
+    "Beta",
+    "Component",
     "Conditioned",
     "DataForms",
     "Engine",
+    "EngineCost",
     "Fit",
+    "Gamma",
+    "HalfNormal",
+    "Integrated",
     "Known",
     "LogNormal",
     "MarkovPrecision",
+    "Mixture",
     "Observations",
     "Optimum",
+    "PCPrior",
     "Posterior",
     "Predictive",
+    "Prior",
     "PriorsAndBounds",
     "Problem",
     "Process",
@@ -34,7 +46,10 @@ __all__ = [
     "eigenpairs_used",
     "learn",
     "markov_precision",
+    "predict_costs",
     "register_engine",
     "sparse_logdet",
     "sparse_solve",
+    "update_weights",
+    "with_default_priors",
 ]

@@ -1,12 +1,13 @@
-"""The engines there are, and which of them suits a problem."""
+"""The engines there are, what each would take, and which of them suits a problem."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from graphmatern._progress import duration
 from graphmatern._validation import check_choice
 from graphmatern.errors import KernelError, ResourceError
 from graphmatern.inference.inducing.engine import EigenvectorEngine, InducingEngine
@@ -14,14 +15,16 @@ from graphmatern.inference.markov.engine import MarkovEngine, smoothnesses
 from graphmatern.inference.markov.precision import markov_precision
 from graphmatern.inference.moments.engine import MomentsEngine, moments_seconds
 from graphmatern.inference.spectral.engine import SpectralEngine, eigenpairs_used
-from graphmatern.sparse import hub_cost, power_nnz
+from graphmatern.sparse import available_memory, format_bytes, hub_cost, power_nnz
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from graphmatern.inference.learning.problem import Problem
     from graphmatern.inference.process import Engine
     from graphmatern.sparse import Cost
 
-__all__ = ["ENGINES", "Choice", "choose_engine", "register_engine", "sparse_cost"]
+__all__ = ["ENGINES", "Choice", "EngineCost", "choose_engine", "predict_costs", "predicted_cost", "register_engine"]
 
 #: An engine more is a line more here, and a rule in `choose_engine` if it is to be chosen by itself.
 ENGINES: dict[str, type[Engine]] = {
@@ -31,13 +34,17 @@ ENGINES: dict[str, type[Engine]] = {
 # Seconds of one operation in dense linear algebra, of evaluations of a fit, and of products with one entry and column.
 _PER_FLOP, _EVALUATIONS = 1e-10, 25
 _PER_ENTRY = 4e-9  # seconds of one solution, per entry of the factor
+_PER_STEP, _PER_NODE = 2e-3, 3e-7  # seconds of an evaluation through factors beside these, and of each node in it
+_MOST_LARGER = 30.0  # times, beyond which it does not matter how much larger a precision is
 _TYPICAL_LENGTHSCALE = 8.0
+_COMBINATIONS = 60  # of moments that are kept, about
+_SCORINGS, _COLUMNS_OF_MANY = 8, 600  # evaluations with many observations, and columns that each multiplies, about
 _LONG = 10.0  # seconds of one factorisation, of which a fit takes a hundred
 _SOON = 5.0  # seconds of a fit that need not be faster
 _MOST_ENTRIES = 300_000_000  # of a power of the Laplacian
-_MOST_OBSERVED = 4_000  # nodes whose covariance is dense
 _UNEQUAL = 10.0  # largest degree, relative to the mean, from which on the plain Laplacian is a poor guide
 _WORTH = 3.0  # how many times as fast another engine must be to be preferred to all eigenpairs
+_FASTER = 5.0  # how many times as fast moments must be to be preferred to factors, which bear longer lengthscales
 
 
 class Choice(NamedTuple):
@@ -46,6 +53,39 @@ class Choice(NamedTuple):
     engine: str
     reason: str
     normalized: bool
+
+
+@dataclass(frozen=True)
+class EngineCost:
+    """What a fit through one engine is predicted to take.
+
+    Attributes
+    ----------
+    engine : str
+        Its name.
+    method : str
+        What it computes with.
+    seconds, memory : float
+        About; memory in bytes. Infinite where that is out of the question.
+    at_least : bool
+        Whether these are lower bounds, beyond what is sensible already.
+    """
+
+    engine: str
+    method: str
+    seconds: float
+    memory: float
+    at_least: bool = False
+
+    def __str__(self) -> str:
+        if np.isinf(self.seconds):
+            return f"{self.engine} ({self.method}) out of reach"
+        bound = "more than " if self.at_least else "about "
+        return f"{self.engine} ({self.method}) {bound}{duration(self.seconds)}, {format_bytes(self.memory)}"
+
+    def fits(self, max_seconds: float) -> bool:
+        """Whether it keeps within a limit, and within the memory that is free."""
+        return not self.at_least and self.seconds <= max_seconds and self.memory <= available_memory()
 
 
 def register_engine(engine: type[Engine]) -> None:
@@ -62,41 +102,132 @@ def choose_engine(problem: Problem, wanted: str) -> Choice:
         What is to be fitted.
     wanted : str
         An engine's name, or "auto".
+
+    Raises
+    ------
+    ResourceError
+        Where it would take longer than ``problem.max_seconds``, by any engine that may be used.
     """
     check_choice("engine", wanted, ("auto", *ENGINES), KernelError)
-    if wanted != "auto":
-        return Choice(wanted, "asked for", bool(problem.normalized))
+    preferred = _preferred(problem) if wanted == "auto" else Choice(wanted, "asked for", bool(problem.normalized))
+    return preferred if problem.max_seconds is None else _within(problem, preferred, wanted, problem.max_seconds)
+
+
+def _within(problem: Problem, preferred: Choice, wanted: str, limit: float) -> Choice:
+    """The preferred engine where its prediction keeps within a limit, else the fastest that does."""
+    problem = replace(problem, normalized=preferred.normalized)
+    cost = predicted_cost(problem, preferred.engine)
+    if cost is None or cost.fits(limit):
+        return preferred
+    every = predict_costs(problem)
+    fitting = [one for one in every if one.fits(limit)]
+    if wanted == "auto" and fitting:
+        best = min(fitting, key=lambda one: one.seconds)
+        reason = f"{best}; {preferred.engine} would exceed max_seconds={limit:g}"
+        return Choice(best.engine, reason, preferred.normalized)
+    subject = "every engine" if wanted == "auto" else f"engine={wanted!r}"
+    remedy = f"Use engine={fitting[0].engine!r}" if fitting else "Fit fewer nodes, ask for fewer eigenpairs"
+    raise ResourceError(
+        f"nothing was fitted: {subject} is predicted to exceed max_seconds={limit:g} or the memory that is free. "
+        f"Predictions: {'; '.join(map(str, every))}. {remedy}, or raise max_seconds."
+    )
+
+
+def predict_costs(problem: Problem) -> list[EngineCost]:
+    """What a fit through each of the exact engines that can serve a problem would take."""
+    costs = (predicted_cost(problem, name) for name in _COSTS)
+    return [cost for cost in costs if cost is not None]
+
+
+def predicted_cost(problem: Problem, engine: str) -> EngineCost | None:
+    """What a fit through an engine would take; None where it cannot serve the problem, or nothing is known of it."""
+    return _COSTS[engine](problem) if engine in _COSTS else None
+
+
+def _preferred(problem: Problem) -> Choice:
+    """The engine that suits a problem, whatever it takes."""
+    if (problem.device, problem.dtype) != ("cpu", "float64"):
+        normalized = _is_unequal(problem) if problem.normalized is None else problem.normalized
+        return Choice("moments", f"{problem.dtype} on {problem.device} was asked for", normalized)
     n, possible = problem.graph.n_nodes, smoothnesses(problem.kernel, problem.rules)
     plain = replace(problem, normalized=bool(problem.normalized))
     if eigenpairs_used(problem.graph, None) is None or problem.n_eigenpairs is not None:
         return _with_eigenpairs(plain, possible)
-    cost = sparse_cost(plain, possible[0]) if possible else None
-    if cost is not None and _markov_seconds(problem, cost, len(possible)) <= max(_SOON, _moments_seconds(problem)):
-        entries = f"{cost.nnz_factor / n:.0f} entries per node in the factor"
-        reason = f"{n:,} nodes and integer smoothness: the sparse precision is exact and fast ({entries})"
+    markov = _markov_cost(plain)
+    if markov is not None and not markov.at_least and markov.seconds <= max(_SOON, _FASTER * _moments_seconds(problem)):
+        time = duration(markov.seconds)
+        reason = f"{n:,} nodes and integer smoothness: the sparse precision is exact, and a fit takes {time} or so"
         return Choice("markov", reason, plain.normalized is True)
     return _without_factors(problem, "fill in" if possible else "a kernel without sparse precision")
 
 
-def _markov_seconds(problem: Problem, cost: Cost, n_smoothnesses: int) -> float:
-    """About how long a fit through sparse factors takes: selected inverses at every update, or solves once."""
-    if cost.seconds > _LONG:
-        return np.inf
-    by_inverses = problem.updates * 4.0 * cost.seconds
-    observed = float(problem.observations.count)
-    by_solves = _PER_ENTRY * observed * cost.nnz_factor + problem.updates * 3.0 * observed**3 * _PER_FLOP
-    return _EVALUATIONS * n_smoothnesses * (min(by_inverses, by_solves) if problem.updates > 1 else by_inverses)
+def _evaluations(problem: Problem) -> int:
+    """How often sites are conditioned on in a fit, about."""
+    return problem.updates * (_EVALUATIONS if problem.search.optimizer is not None else 1)
+
+
+def _spectral_cost(problem: Problem) -> EngineCost:
+    """Eigenpairs once, then dense matrices of as many rows as there are eigenpairs or observations."""
+    graph, count = problem.graph, eigenpairs_used(problem.graph, problem.n_eigenpairs)
+    used = graph.n_nodes if count is None else min(count, graph.n_nodes)
+    seconds, memory = graph.spectrum_cost(used, bool(problem.normalized))
+    seconds += _evaluations(problem) * 3.0 * float(min(problem.observations.count, used)) ** 3 * _PER_FLOP
+    name = f"all {used:,} eigenpairs" if used == graph.n_nodes else f"{used:,} eigenpairs"
+    return EngineCost("spectral", name, seconds, memory)
+
+
+def _markov_cost(problem: Problem) -> EngineCost | None:
+    """Selected inverses at every update; or, where there are many updates, solves once for every observation."""
+    possible = smoothnesses(problem.kernel, problem.rules)
+    if not possible:
+        return None
+    method = f"sparse factors, smoothness {' or '.join(map(str, possible))}"
+    cost = sparse_cost(problem, possible[0])
+    if cost is None:
+        return EngineCost("markov", method, np.inf, np.inf, at_least=True)
+    sizes = _relative_sizes(problem, possible)
+    observed, overhead = float(problem.observations.count), _PER_STEP + _PER_NODE * problem.graph.n_nodes
+    seconds = _evaluations(problem) * sum(4.0 * cost.seconds * size + overhead for size in sizes)
+    if problem.updates > 1:
+        dense = problem.updates * 3.0 * observed**3 * _PER_FLOP
+        solves = sum(_PER_ENTRY * observed * cost.nnz_factor * size + dense for size in sizes)
+        seconds = min(seconds, _evaluations(problem) / problem.updates * solves)
+    return EngineCost("markov", method, seconds, max(sizes) * cost.memory_bytes, at_least=cost.seconds > _LONG)
+
+
+def _relative_sizes(problem: Problem, possible: tuple[int, ...]) -> list[float]:
+    """How many times larger precisions of other smoothnesses are than the first, which is about what they cost more."""
+    if len(possible) == 1:
+        return [1.0]
+    laplacian = problem.graph.laplacian(bool(problem.normalized))
+    first = power_nnz(laplacian, possible[0], limit=_MOST_ENTRIES, check=False)
+    most = int(_MOST_LARGER * first)
+    return [min(power_nnz(laplacian, nu, limit=most, check=False), most) / first for nu in possible]
 
 
 def _moments_seconds(problem: Problem) -> float:
     """About how long a fit through moments takes, for a lengthscale of some edges."""
-    graph, observed = problem.graph, float(len(np.unique(problem.observations.nodes)))
-    if observed > _MOST_OBSERVED:
-        return np.inf
+    graph, observed = problem.graph, len(np.unique(problem.observations.nodes))
     largest = 2.0 if problem.normalized or _is_unequal(problem) else 2.0 * float(graph.degrees.max(initial=0.0))
-    degree = 12.0 * np.sqrt(largest * _TYPICAL_LENGTHSCALE**2 / 3.0)
-    products = moments_seconds(2 * graph.n_edges + graph.n_nodes, int(observed), int(degree))
-    return products + _EVALUATIONS * problem.updates * 3.0 * observed**3 * _PER_FLOP
+    scale = np.sqrt(largest * _TYPICAL_LENGTHSCALE**2 / 3.0)
+    nnz = 2 * graph.n_edges + graph.n_nodes
+    if observed <= MomentsEngine.most_dense:
+        products = moments_seconds(nnz, observed, int(12.0 * scale))
+        return products + _evaluations(problem) * 3.0 * float(observed) ** 3 * _PER_FLOP
+    if not problem.exact:
+        return np.inf  # variances at all observations are out of reach
+    return _SCORINGS * moments_seconds(nnz, _COLUMNS_OF_MANY, int(8.0 * scale))
+
+
+def _moments_cost(problem: Problem) -> EngineCost:
+    """Products once, then dense matrices; with many observed nodes, products at every evaluation."""
+    observed, n = len(np.unique(problem.observations.nodes)), problem.graph.n_nodes
+    if observed > MomentsEngine.most_dense:
+        method, memory = f"conjugate gradients at {observed:,} observed nodes", 8.0 * (200.0 * observed + 200.0 * n)
+    else:
+        method = f"moments at {observed:,} observed nodes"
+        memory = 8.0 * observed * (_COMBINATIONS * observed + 4 * n)
+    return EngineCost("moments", method, _moments_seconds(problem), memory)
 
 
 def _is_unequal(problem: Problem) -> bool:
@@ -110,41 +241,55 @@ def _with_eigenpairs(problem: Problem, possible: tuple[int, ...]) -> Choice:
     n, normalized = problem.graph.n_nodes, bool(problem.normalized)
     if problem.n_eigenpairs is not None:
         return Choice("spectral", f"{problem.n_eigenpairs:,} eigenpairs were asked for", normalized)
-    size = float(min(problem.observations.count, n))
-    spectral = _EVALUATIONS * problem.updates * 3.0 * size**3 * _PER_FLOP
+    size = min(problem.observations.count, n)
+    spectral = _evaluations(problem) * 3.0 * float(size) ** 3 * _PER_FLOP
     if possible and spectral > 10.0:
-        cost = sparse_cost(problem, possible[0])
-        markov = np.inf if cost is None else _EVALUATIONS * problem.updates * 4.0 * cost.seconds * len(possible)
-        if markov * _WORTH < spectral:
-            reason = f"{n:,} nodes, of which {int(size):,} are observed: sparse factors are faster than dense matrices"
+        markov = _markov_cost(problem)
+        if markov is not None and not markov.at_least and markov.seconds * _WORTH < spectral:
+            reason = f"{n:,} nodes, of which {size:,} are observed: sparse factors are faster than dense matrices"
             return Choice("markov", reason, normalized)
     return Choice("spectral", f"{n:,} nodes: all eigenpairs are cheap, any smoothness can be learned", normalized)
 
 
 def _without_factors(problem: Problem, why: str) -> Choice:
-    """Moments where the observations are not too many, else leading eigenpairs."""
+    """Moments, unless the observations are too many for a likelihood that needs their variances."""
     graph, observed = problem.graph, len(np.unique(problem.observations.nodes))
     normalized, note = problem.normalized, ""
     if normalized is None:
         normalized = _is_unequal(problem)
         note = ", on the normalised Laplacian as degrees are very unequal" if normalized else ""
     n = f"{graph.n_nodes:,} nodes"
-    if observed <= _MOST_OBSERVED:
+    if observed <= MomentsEngine.most_dense:
         reason = f"{n} that {why}: exact through moments at {observed:,} observed nodes{note}"
+        return Choice("moments", reason, normalized)
+    if problem.exact:
+        reason = f"{n} that {why}: conjugate gradients at {observed:,} observed nodes{note}"
         return Choice("moments", reason, normalized)
     return Choice("spectral", f"{n} that {why}, with {observed:,} observed: leading eigenpairs{note}", normalized)
 
 
 def sparse_cost(problem: Problem, nu: int) -> Cost | None:
-    """Cost of factorising the precision of smoothness ν; None where its pattern alone would be too large."""
-    normalized = bool(problem.normalized)
-    laplacian = problem.graph.laplacian(normalized)
-    if power_nnz(laplacian, nu, limit=_MOST_ENTRIES, check=False) > _MOST_ENTRIES:
-        return None
-    try:
-        hubs = hub_cost(laplacian, enough=_LONG)
-        if hubs is not None:
-            return hubs
-        return markov_precision(problem.graph, nu, normalized=normalized, n_threads=problem.n_threads).analysis.cost
-    except ResourceError:
-        return None
+    """Cost of factorising the precision of smoothness ν, a lower bound where it takes long; None if out of reach."""
+    graph, normalized, n_threads = problem.graph, bool(problem.normalized), problem.n_threads
+
+    def compute() -> Cost | None:
+        laplacian = graph.laplacian(normalized)
+        if power_nnz(laplacian, nu, limit=_MOST_ENTRIES, check=False) > _MOST_ENTRIES:
+            return None
+        try:
+            hubs = hub_cost(laplacian, enough=_LONG)
+            if hubs is not None:
+                return hubs
+            return markov_precision(graph, nu, normalized=normalized, n_threads=n_threads).analysis.cost
+        except ResourceError:
+            return None
+
+    return graph.cached(("sparse cost", nu, normalized, n_threads), compute)
+
+
+#: What the engines that "auto" knows would take; one of one's own may have a line here as well.
+_COSTS: dict[str, Callable[[Problem], EngineCost | None]] = {
+    "spectral": _spectral_cost,
+    "markov": _markov_cost,
+    "moments": _moments_cost,
+}

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from scipy.linalg import solve_triangular
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
+from graphmatern.inference import checks
 from graphmatern.inference.effects import Effects
+from graphmatern.likelihoods import Counts, MultinomialProbit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,13 +26,15 @@ if TYPE_CHECKING:
 
     from graphmatern.inference.observations import Group, Observations
     from graphmatern.inference.process import Predictive
-    from graphmatern.likelihoods import Likelihood, Numeric
+    from graphmatern.likelihoods import Categorical, Likelihood, Numeric
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
 # Share of the precision of an observation given all others; less is rounding.
 _NOTHING_LEFT = 1e-10
+_NODES_AT_ONCE = 4096
+_ENTRIES_AT_ONCE = 2**24  # of what predictions of coupled classes hold, each class times labels times nodes
 
 __all__ = ["Part", "Posterior"]
 
@@ -92,12 +96,11 @@ class Posterior:
         effect_precision: float,
         levels: Floats | None = None,
     ) -> None:
-        self._parts = list(parts)
-        self._levels = levels
+        self.parts, self._levels = list(parts), levels
         self._observations, self.likelihood = observations, likelihood
         self._effect_precision = effect_precision
         self._memory: dict[str, tuple[Longs, Floats]] = {}
-        self.n_latents = 1 + max(part.latent for part in self._parts)
+        self.n_latents = 1 + max(part.latent for part in self.parts)
         self.n_replicates = observations.n_replicates
 
     def __repr__(self) -> str:
@@ -111,7 +114,7 @@ class Posterior:
         found = [Effects(self._observations.n_effects, self._effect_precision) for _ in range(self.n_latents)]
         if not self._observations.n_effects:
             return found
-        for part in self._parts:
+        for part in self.parts:
             group = part.group
             columns = np.hstack([part.potentials, part.precision[:, None] * group.design])
             means = part.predictive.means(group.nodes, columns)
@@ -156,7 +159,7 @@ class Posterior:
 
     def _find_mean(self, nodes: Longs) -> Floats:
         found = np.empty((self.n_latents * self.n_replicates, len(nodes)))
-        for part in self._parts:
+        for part in self.parts:
             effects = self.effects[part.latent]
             potentials, level = part.potentials, np.zeros(len(nodes))
             if effects.count:
@@ -167,7 +170,7 @@ class Posterior:
 
     def _find_variance(self, nodes: Longs) -> Floats:
         found = np.empty((self.n_latents * self.n_replicates, len(nodes)))
-        for part in self._parts:
+        for part in self.parts:
             own = part.predictive.variances(nodes)
             if self._observations.n_effects:
                 d = self._sensitivity(part, nodes)
@@ -202,24 +205,25 @@ class Posterior:
         """Covariances between the latent processes at each node; shape (n_nodes, n_latents, n_latents)."""
         found = np.zeros((len(nodes), self.n_latents, self.n_latents))
         if self._levels is not None:
-            halves = np.stack([self._by_levels(part, nodes) for part in self._parts])
+            halves = np.stack([self._by_levels(part, nodes) for part in self.parts])
             found += np.einsum("ckn,dkn->ncd", halves, halves, optimize=True)
         places = np.arange(self.n_latents)
         found[:, places, places] = self.latent_variance(nodes).T
         return found
 
     def joint_samples(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
-        """Draws of all latent processes of the only replicate; shape (n_samples, n_latents, n_nodes)."""
-        found = np.stack([self._own_samples(n_samples, nodes, rng, c) for c in range(self.n_latents)], axis=1)
+        """Draws of all latent processes, of the first replicate; shape (n_samples, n_latents, n_nodes)."""
+        rows = range(0, self.n_latents * self.n_replicates, self.n_replicates)
+        found = np.stack([self._own_samples(n_samples, nodes, rng, row) for row in rows], axis=1)
         if self._levels is not None:
             normal = rng.standard_normal((n_samples, len(self._levels)))
-            for part in self._parts:
+            for part in self.parts:
                 found[:, part.latent] += normal @ self._by_levels(part, nodes)
         return found
 
     def _holding(self, row: int) -> Part:
         """The part to which a process belongs."""
-        return next(part for part in self._parts if row in self._rows(part))
+        return next(part for part in self.parts if row in self._rows(part))
 
     def latent_covariance(self, nodes: Longs, row: int = 0) -> Floats:
         """Covariance of one process; shape (n_nodes, n_nodes)."""
@@ -250,12 +254,32 @@ class Posterior:
             found += rng.standard_normal((n_samples, len(root))) @ root.T @ self._sensitivity(part, nodes).T
         return np.asarray(found)
 
+    def class_probabilities(self, nodes: Longs) -> Floats:
+        """Probabilities of the classes, the uncertainty of the processes included; shape (n_nodes, n_classes)."""
+        likelihood: Categorical = self.likelihood  # type: ignore[assignment]
+        blocks = []
+        if self._levels is not None and isinstance(likelihood, MultinomialProbit):
+            size = max(1, _ENTRIES_AT_ONCE // (len(self._levels) * self.n_latents))
+            for start in range(0, max(1, len(nodes)), size):
+                some = nodes[start : start + size]
+                covariance = self.class_covariance(some)
+                blocks.append(likelihood.joint_probabilities(self.latent_mean(some).T, covariance))
+            return np.concatenate(blocks)
+        mean, variance = self.latent_mean(nodes), self.latent_variance(nodes)
+        with torch.no_grad():
+            for start in range(0, max(1, len(nodes)), _NODES_AT_ONCE):
+                part = slice(start, start + _NODES_AT_ONCE)
+                moments = (torch.from_numpy(np.ascontiguousarray(x[:, part])) for x in (mean, variance))
+                blocks.append(likelihood.probabilities(*moments).numpy())
+        found = np.concatenate(blocks, axis=1).T
+        return np.asarray(found / found.sum(axis=1, keepdims=True))
+
     def on_edges(self, sources: Longs, targets: Longs, shares: Floats) -> tuple[Floats, Floats]:
         """Means and variances of (1 − t) η(source) + t η(target), linear along the edge; shape (n_processes, n)."""
         t = shares
         mean = (1 - t) * self.latent_mean(sources) + t * self.latent_mean(targets)
         variance = np.empty_like(mean)
-        for part in self._parts:
+        for part in self.parts:
             ends, between = part.predictive.variances, part.predictive.edge_covariances(sources, targets)
             own = (1 - t) ** 2 * ends(sources) + 2 * t * (1 - t) * between + t**2 * ends(targets)
             if self._observations.n_effects:
@@ -275,7 +299,7 @@ class Posterior:
             NaN and infinite where an observation alone determines some coefficient. Groups without observations are
             left out.
         """
-        for part in self._parts:
+        for part in self.parts:
             nodes = part.group.nodes
             if not len(nodes):
                 continue
@@ -321,6 +345,21 @@ class Posterior:
             found = find(*flat)
         return found[0].numpy().reshape(mean.shape), found[1].numpy().reshape(mean.shape)
 
+    def edge_moments(
+        self, sources: Longs, targets: Longs, shares: Floats, *, observation: bool = False
+    ) -> tuple[Floats, Floats]:
+        """Means and variances of the response, or of new observations, on edges; each of shape (n_replicates, n)."""
+        return self.response(*self.on_edges(sources, targets, shares), observation=observation)
+
+    @property
+    def counts(self) -> bool:
+        """Whether observations are whole numbers."""
+        return isinstance(self.likelihood, Counts)
+
+    def response_of(self, latent: Floats) -> Floats:
+        """The response g(η) of latent values; shape as ``latent``."""
+        return self._numeric.response(latent)
+
     def covariance(self, nodes: Longs, replicate: int = 0, *, offset: Floats | float = 0.0) -> Floats:
         """Covariance of the response of one replicate; shape (n_nodes, n_nodes)."""
         mean = self.latent_mean(nodes)[replicate] + offset
@@ -334,6 +373,23 @@ class Posterior:
         if observation:
             return self._numeric.observation_quantile(level, mean, variance)
         return self._numeric.response(mean + float(ndtri(level)) * np.sqrt(variance))
+
+    def cdf(self, nodes: Longs, y: Floats, *, replicate: int = 0, offset: Floats | float = 0.0) -> Floats:
+        """Probabilities that new observations are at most ``y``; shape (n_nodes,)."""
+        mean, variance = self.latent_mean(nodes)[replicate] + offset, self.latent_variance(nodes)[replicate]
+        return self._numeric.observation_cdf(y, mean, variance)
+
+    def exceedance(
+        self, nodes: Longs, threshold: Floats | float, *, observation: bool = False, replicate: int = 0,
+        offset: Floats | float = 0.0,
+    ) -> Floats:  # fmt: skip
+        """Probabilities that the response or a new observation is above a threshold; shape (n_nodes,)."""
+        level = np.broadcast_to(np.asarray(threshold, dtype=np.float64), (len(nodes),))
+        if observation:
+            return 1.0 - self.cdf(nodes, level, replicate=replicate, offset=offset)
+        mean, variance = self.latent_mean(nodes)[replicate] + offset, self.latent_variance(nodes)[replicate]
+        away = mean - self._numeric.inverse_response(level)
+        return np.asarray(ndtr(away / np.sqrt(np.maximum(variance, 1e-300))))
 
     def log_density(self, nodes: Longs, y: Floats, *, replicate: int = 0, offset: Floats | float = 0.0) -> Floats:
         """Log density, or log probability of a count, of new observations; shape (n_nodes,)."""
@@ -369,3 +425,21 @@ class Posterior:
         for start in range(0, n_samples, size):
             drawn = self.latent_samples(min(size, n_samples - start), nodes, rng, replicate)
             yield self._numeric.response(drawn + offset)
+
+    # ------------------------------------------------------------------ observations against what others say of them
+    def left_out(self) -> dict[int, checks.LeftOut]:
+        """Observations given all others, by replicate."""
+        return checks.left_out(self)
+
+    def left_out_classes(self) -> Floats:
+        """Class probabilities of labelled nodes given all other labels; shape (n, n_classes)."""
+        return checks.left_out_classes(self)
+
+    @property
+    def class_codes(self) -> Longs:
+        """Codes of the labels that were seen; shape (n,)."""
+        return checks.class_codes(self)
+
+    def pointwise(self) -> checks.Pointwise:
+        """Log-likelihoods of single observations, for WAIC."""
+        return checks.pointwise(self)

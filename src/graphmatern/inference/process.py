@@ -247,13 +247,19 @@ class Engine(ABC):
 
     # ------------------------------------------------------------------ what follows, unless an engine knows better
     #: Nats to be gained at which a search may stop.
-    to_gain: ClassVar[float] = 1e-6
+    to_gain: float = 1e-6
+    #: Longest step of a search in any coordinate.
+    longest_step: float = 2.0
     #: Whether `Conditioned.information` is there to guide a search.
-    has_information: ClassVar[bool] = False
+    has_information: bool = False
     #: Whether q is restricted, so that some prior variance stays out of the sites' reach.
     restricts: ClassVar[bool] = False
-    #: Whether a fit to part of a large graph should come first.
-    rehearses: ClassVar[bool] = False
+
+    @classmethod
+    def rehearsal(cls, problem: Problem) -> Problem | None:
+        """A small part of a large problem, which should be fitted first; None where that is not worth it."""
+        del problem
+        return None
 
     def other_starts(self) -> list[Floats]:
         """Starting points that suit many data sets, beside the kernel's own."""
@@ -268,6 +274,16 @@ class Engine(ABC):
         """Derivatives of the logarithms of the parameters that the coordinates are named after."""
         return np.eye(len(position))
 
+    def values_of(self, positions: Floats) -> dict[str, Floats]:
+        """Values of the parameters that the coordinates are named after, at some positions; each of shape (n,)."""
+        columns = zip(self.coordinates, positions.T, strict=True)
+        return {one.label: np.asarray(one.value(x)) for one, x in columns}
+
+    @property
+    def distinguished_by(self) -> tuple[str, float] | None:
+        """Name and value of what distinguishes this engine among its candidates, if anything."""
+        return None
+
     def log_prior(self) -> float:
         """Log prior of what distinguishes this engine among its candidates."""
         return 0.0
@@ -281,6 +297,17 @@ class Engine(ABC):
         """Whether an optimum found here is accurate enough to be preferred to other candidates'."""
         del position
         return True
+
+    def refine(self, conditioned: Callable[[], Sequence[tuple[Conditioned, int]]]) -> bool:
+        """Whether estimates proved too rough at an optimum, and were made better for another search from there.
+
+        Parameters
+        ----------
+        conditioned : callable
+            Returns the groups at the optimum, after their gradients, and the replicates of each.
+        """
+        del conditioned
+        return False
 
     @property
     def matrix_size(self) -> int:

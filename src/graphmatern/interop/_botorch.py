@@ -8,6 +8,7 @@ import gpytorch
 import numpy as np
 import pandas as pd
 import torch
+from linear_operator import to_dense
 
 from graphmatern._validation import FaultList, as_numbers, check_choice, check_positive, check_whole, random_generator
 from graphmatern.errors import InputError
@@ -66,7 +67,7 @@ def node_model(
     normalized : bool, optional
         Which Laplacian; by default the normalised one only where the kernel requires it.
     n_eigenpairs : int, optional
-        Number of eigenpairs; all by default.
+        Number of eigenpairs; by default all of a graph of moderate size, none of a larger one (`NodeKernel`).
     noise : float, optional
         Variance of the noise, in the unit of ``y`` squared; learned by default.
     fit : bool
@@ -106,6 +107,7 @@ def node_model(
     known = None if noise is None else torch.full((len(values), 1), float(noise), dtype=torch.float64)
     model = models.single_task_model(x, torch.as_tensor(values), known, node_kernel)
     if fit:
+        node_kernel(x[:1]).to_dense()  # a kernel that cannot be evaluated says so better than a fit that failed
         from botorch.fit import fit_gpytorch_mll
 
         fit_gpytorch_mll(gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model))
@@ -142,8 +144,8 @@ def _untransformed(model: Any, values: torch.Tensor) -> torch.Tensor:
 def pathwise_samples(model: Any, n_samples: int = 1, random_state: int | np.random.Generator | None = None) -> Any:
     """Draw functions on all nodes from the posterior of a `node_model`, by Matheron's rule.
 
-    A prior draw f from the eigenvectors is corrected at the observations: ``f + K_·x (K_xx + R)⁻¹ (y − f_x − ε)``.
-    Nothing larger than n_nodes × n_eigenpairs is formed.
+    A prior draw f is corrected at the observations: ``f + K_·x (K_xx + R)⁻¹ (y − f_x − ε)``. Nothing larger than
+    n_nodes × n_eigenpairs, or × n_observations, is formed.
 
     Parameters
     ----------
@@ -167,14 +169,13 @@ def pathwise_samples(model: Any, n_samples: int = 1, random_state: int | np.rand
     with torch.no_grad():
         x, y = model.train_inputs[0], model.train_targets
         every = torch.arange(kernel.graph.n_nodes)[:, None]
-        features, observed = kernel.features(every), kernel.features(x)
         noise = model.likelihood.noise.expand(len(y))
-        normal = torch.as_tensor(rng.standard_normal((n_samples, features.shape[1])))
+        prior = kernel.draw(n_samples, rng)
         error = torch.as_tensor(rng.standard_normal((n_samples, len(y)))) * noise.sqrt()
-        root = torch.linalg.cholesky(observed @ observed.mT + torch.diag(noise))
-        residual = y - model.mean_module(x) - normal @ observed.mT - error
-        coefficients = normal + torch.cholesky_solve(residual.mT, root).mT @ observed
-        return _untransformed(model, model.mean_module(every) + coefficients @ features.mT)
+        root = torch.linalg.cholesky(to_dense(kernel(x)) + torch.diag(noise))
+        residual = y - model.mean_module(x) - prior[:, x[:, 0].long()] - error
+        update = to_dense(kernel(every, x)) @ torch.cholesky_solve(residual.mT, root)
+        return _untransformed(model, model.mean_module(every) + prior + update.mT)
 
 
 def _marginals(model: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -287,7 +288,7 @@ def maximize_over_nodes(
     normalized : bool, optional
         Which Laplacian; by default the normalised one only where the kernel requires it.
     n_eigenpairs : int, optional
-        Number of eigenpairs; all by default.
+        Number of eigenpairs; by default all of a graph of moderate size, none of a larger one (`NodeKernel`).
     noise : float, optional
         Variance of the noise of an evaluation; learned by default.
     refit_every : int

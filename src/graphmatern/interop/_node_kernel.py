@@ -1,4 +1,4 @@
-"""A GPyTorch kernel over the nodes of a graph: features U_x diag(w)^(1/2), so that covariances are of low rank."""
+"""A GPyTorch kernel over the nodes of a graph."""
 
 from __future__ import annotations
 
@@ -10,88 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import gpytorch
 import torch
-from gpytorch.models.exact_prediction_strategies import LinearPredictionStrategy
-from linear_operator.operators import LowRankRootLinearOperator, MatmulLinearOperator, RootLinearOperator
 from torch.func import functional_call
 
 from graphmatern._parameters import half_open_unit
 from graphmatern._validation import FaultList, abbreviate
 from graphmatern.errors import KernelError
-from graphmatern.kernels import BoundKernel, Kernel, Matern, SpectralKernel
+from graphmatern.inference import eigenpairs_used
+from graphmatern.interop._node_covariances import NodeBasis
+from graphmatern.interop._node_polynomials import NodePolynomials
+from graphmatern.kernels import Kernel, Matern, SpectralKernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+
     from graphmatern._parameters import Domain
-    from graphmatern.graph import Graph, Spectrum
+    from graphmatern.graph import Graph
+    from graphmatern.interop._node_covariances import NodeCovariances, Weights
 
-__all__ = ["NodeBasis", "NodeKernel"]
-
-
-class NodeBasis:
-    """Eigenpairs as tensors of whatever type and device is asked for. Shared by copies, absent from state dicts.
-
-    Parameters
-    ----------
-    bound : BoundKernel
-        Any kernel on the graph, with the eigenpairs that are to be used.
-    """
-
-    def __init__(self, bound: BoundKernel) -> None:
-        self._bound = bound
-        self._tensors: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
-
-    @property
-    def graph(self) -> Graph:
-        """The graph."""
-        return self._bound.graph
-
-    @property
-    def spectrum(self) -> Spectrum:
-        """Eigenpairs of one of its Laplacians."""
-        return self._bound.spectrum
-
-    def like(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Eigenvectors on the nodes, of the type and on the device of a tensor; shape (n_nodes, n_eigenpairs)."""
-        key = tensor.dtype, tensor.device
-        if key not in self._tensors:
-            # From the float64 original each time: a model cast to float32 and back has lost nothing here.
-            self._tensors[key] = self._bound.basis().to(tensor.device, tensor.dtype)
-        return self._tensors[key]
-
-    def weights(self, kernel: Kernel, raw: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Variances of the coefficients under a kernel with other unconstrained parameters, computed in float64."""
-        device = next(iter(raw.values())).device
-        eigenvalues = torch.tensor(self.spectrum.eigenvalues, device=device)
-        squared_norms = torch.as_tensor(self.spectrum.squared_norms, device=device)
-        exact = {path: value.double() for path, value in raw.items()}
-        weights: torch.Tensor = functional_call(kernel, exact, (eigenvalues, squared_norms, self.graph.n_nodes))
-        return weights
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> NodeBasis:
-        del memo
-        return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_bound": self._bound, "_tensors": {}}
-
-    def positions(self, x: torch.Tensor) -> torch.Tensor:
-        """Check node positions, whole numbers of any type with shape (..., n, 1); return int64, shape (..., n)."""
-        faults = FaultList("no covariance", KernelError)
-        if x.shape[-1] != 1:
-            remedy = "Name the column of node positions with active_dims."
-            raise faults.raise_now("x", "must have one column of node positions", f"shape {tuple(x.shape)}", remedy)
-        n_nodes, places = self.graph.n_nodes, x.detach().squeeze(-1)
-        if places.is_floating_point() and n_nodes - 1 > 2.0 / torch.finfo(places.dtype).eps:
-            rule = f"must be of a type that holds whole numbers up to {n_nodes - 1}"
-            raise faults.raise_now("x", rule, str(places.dtype), "Use integers, float32 or float64.")
-        whole = places.long()
-        bad = (whole != places) | (whole < 0) | (whole >= n_nodes)
-        if bad.any():
-            rule = f"must hold node positions, whole numbers from 0 to {n_nodes - 1}"
-            received = abbreviate(places[bad].flatten()[:6].tolist(), int(bad.sum()))
-            raise faults.raise_now("x", rule, received, "Use `graph.locate(names)`, or active_dims for other columns.")
-        return whole
+__all__ = ["NodeKernel"]
 
 
 class OwnConstraint(gpytorch.constraints.Interval):  # type: ignore[misc]
@@ -123,10 +61,17 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     """A GPyTorch kernel over the nodes of a graph.
 
     Inputs are node positions (`Graph.locate`), shape (..., n, 1), of any integer or float type, so that they can
-    stand in one tensor with other inputs (``active_dims``). Covariances are linear operators of rank at most
-    ``n_eigenpairs``: with a Gaussian likelihood GPyTorch solves with them by the Woodbury identity, and nothing of
-    size n_nodes × n_nodes is formed. (BoTorch, once imported, turns this off for the whole process;
-    ``gpytorch.settings.fast_computations()`` turns it on again.)
+    stand in one tensor with other inputs (``active_dims``). Nothing of size n_nodes × n_nodes is formed:
+
+    - With eigenpairs, of graphs of up to about 3,000 nodes or where ``n_eigenpairs`` is given, covariances are linear
+      operators of rank at most ``n_eigenpairs``: with a Gaussian likelihood GPyTorch solves with them by the Woodbury
+      identity. (BoTorch, once imported, turns this off for the whole process;
+      ``gpytorch.settings.fast_computations()`` turns it on again.)
+    - On larger graphs, covariances are Chebyshev polynomials of the Laplacian, as in the moments engine, with a
+      truncation error of at most 1e-10 of the largest eigenvalue: the degree follows from the parameters, and where it
+      would be absurd, an exception says what to do. What the parameters do not change is computed once for the nodes
+      seen in training, a few hundred at best, and kept with the graph; predictions at all nodes take one polynomial for
+      each training node. As in that engine, ``variance`` relies on traces that are estimated from probes.
 
     Parameters
     ----------
@@ -138,7 +83,7 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     normalized : bool, optional
         Which Laplacian; by default the normalised one only where the kernel requires it.
     n_eigenpairs : int, optional
-        Number of smallest eigenpairs to use; all by default, which is exact.
+        Number of smallest eigenpairs to use; by default all of a graph of moderate size, and none of a larger one.
     batch_shape : torch.Size, optional
         A batch of kernels, each with its own parameters.
     active_dims : sequence of int, optional
@@ -149,8 +94,10 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
 
     Attributes
     ----------
-    basis : NodeBasis
-        Graph and eigenpairs.
+    basis : NodeBasis or NodePolynomials
+        How covariances between nodes are computed. Of polynomials, ``basis.variance_error`` is the relative standard
+        error of the prior variances last computed: 0 where they are exact, as for up to 256 nodes at a time.
+        Those of more nodes are estimated, but for what training nodes explain of them, which is exact.
 
     Notes
     -----
@@ -192,7 +139,11 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
             remedy = "Use gm.Matern or another kernel of graphmatern."
             raise faults.raise_now("kernel", "must be one of our kernels", f"a {type(kernel).__name__}", remedy)
         template = Matern() if kernel is None else copy.deepcopy(kernel)
-        self.basis = NodeBasis(template.on(graph, normalized, n_eigenpairs))
+        normalized = template.choose_laplacian(graph, normalized)
+        large = n_eigenpairs is None and eigenpairs_used(graph, None) is not None
+        self.basis: NodeCovariances = (
+            NodePolynomials(graph, normalized) if large else NodeBasis(graph, graph.spectrum(n_eigenpairs, normalized))
+        )
         self.__dict__["_template"] = template.requires_grad_(
             requires_grad=False
         )  # no submodule: its parameters are ours
@@ -288,7 +239,7 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         batch = tuple(self.batch_shape)
         if not batch:
             with suppress(KernelError):  # where an optimiser has left the numbers
-                return f"NodeKernel({BoundKernel(self.to_kernel(), self.graph, self.basis.spectrum)!r}{columns})"
+                return f"NodeKernel({self.to_kernel()!r} on {self.graph!r}, {self.basis.description}{columns})"
         kinds = " + ".join(type(leaf).__name__ for leaf in self._template.modules() if isinstance(leaf, SpectralKernel))
         numbers = {name: [float(f"{x:.6g}") for x in self._value(name).flatten().tolist()] for name in paths}
         listed = ", ".join(f"{name}=[{abbreviate(values)}]" for name, values in numbers.items())
@@ -304,8 +255,8 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         places = torch.as_tensor(self.graph.locate(nodes))
         return places[:, None].to(self.dtype)
 
-    def weights(self) -> torch.Tensor:
-        """Variances a Ψ(λ) of the coefficients on the eigenvectors; shape ``(*batch_shape, 1, n_eigenpairs)``."""
+    def spectral_weights(self) -> Weights:
+        """The kernel's function at the present parameters, in float64, on the device of what it is given."""
         raw = {}
         for name, path in self._paths.items():
             if isinstance(self._constraints[f"raw_{name}_constraint"], OwnConstraint):
@@ -313,36 +264,54 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
             else:
                 leaf, own = self._leaf(name)
                 raw[path] = type(leaf).parameter(own).domain.free(self._value(name))
-        return self.basis.weights(self._template, raw).to(self.dtype)
+
+        def weights(eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int) -> torch.Tensor:
+            exact = {path: value.to(eigenvalues.device, torch.float64) for path, value in raw.items()}
+            found: torch.Tensor = functional_call(self._template, exact, (eigenvalues, squared_norms, n_nodes))
+            return found
+
+        return weights
+
+    @property
+    def _like(self) -> torch.Tensor:
+        """A tensor of the type and on the device of the parameters."""
+        like: torch.Tensor = self._parameters[f"raw_{self.parameter_names[0]}"]
+        return like
+
+    def _eigenvectors(self) -> NodeBasis:
+        """Where covariances come from, where that is eigenvectors; raises where it is not."""
+        assert self.basis.spectrum
+        assert isinstance(self.basis, NodeBasis)
+        return self.basis
+
+    def weights(self) -> torch.Tensor:
+        """Variances a Ψ(λ) of the coefficients on the eigenvectors; shape ``(*batch_shape, 1, n_eigenpairs)``."""
+        return self._eigenvectors().weights(self.spectral_weights(), self._like)
 
     def features(self, x: torch.Tensor) -> torch.Tensor:
         """U_x diag(w)^(1/2), whose product with its transpose is the covariance; shape (..., n, n_eigenpairs)."""
-        weights = self.weights()
-        # Weights may have vanished to rounding (diffusion); the derivative of √0 is infinite.
-        root = weights.clamp_min(torch.finfo(weights.dtype).tiny).sqrt()
-        return self.basis.like(weights)[self.basis.positions(x)] * root
+        return self._eigenvectors().features(self.spectral_weights(), x, self._like)
+
+    def draw(self, n_samples: int, rng: np.random.Generator) -> torch.Tensor:
+        """Draws of the process on all nodes, without gradients; shape (n_samples, n_nodes). Not for batches."""
+        with torch.no_grad():
+            return self.basis.draw(self.spectral_weights(), n_samples, rng, self._like)
 
     def forward(self, x1: torch.Tensor, x2: torch.Tensor, diag: bool = False, **params: Any) -> Any:
-        """Covariances as a linear operator of low rank, or their diagonal; see ``gpytorch.kernels.Kernel``."""
+        """Covariances, of low rank where there are eigenvectors, or their diagonal; see ``gpytorch.kernels.Kernel``."""
         if params.get("last_dim_is_batch"):
             faults = FaultList("no covariance", KernelError)
             raise faults.raise_now("last_dim_is_batch", "must be False", "True", "Use batches and active_dims.")
-        left = self.features(x1)
-        same = x1.shape == x2.shape and torch.equal(x1, x2)
-        if same and not diag:
-            # Of full rank there is nothing to save: GPyTorch then works with the n × n covariance of the inputs.
-            few = left.shape[-1] < left.shape[-2]
-            return LowRankRootLinearOperator(left) if few else RootLinearOperator(left)
-        right = left if same else self.features(x2)
-        return (left * right).sum(dim=-1) if diag else MatmulLinearOperator(left, right.mT)
+        if diag:
+            return self.basis.diagonal(self.spectral_weights(), x1, x2, self._like)
+        return self.basis.between(self.spectral_weights(), x1, x2, self._like, self.training)
 
     def prediction_strategy(
         self, train_inputs: Any, train_prior_dist: Any, train_labels: torch.Tensor, likelihood: Any
     ) -> Any:
-        """Predict in the space of the eigenvectors where there are fewer of these than observations."""
-        if self.basis.spectrum.n_eigenpairs < train_prior_dist.event_shape[-1]:
-            return LinearPredictionStrategy(train_inputs, train_prior_dist, train_labels, likelihood)
-        return super().prediction_strategy(train_inputs, train_prior_dist, train_labels, likelihood)
+        """How GPyTorch predicts: in the space of the eigenvectors where there are fewer of these than observations."""
+        strategy = self.basis.prediction_strategy(train_prior_dist.event_shape[-1])
+        return strategy(train_inputs, train_prior_dist, train_labels, likelihood)
 
 
 def _read(name: str, kernel: NodeKernel) -> torch.Tensor:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import gpytorch
 import torch
 from gpytorch.variational._variational_strategy import _VariationalStrategy
+from linear_operator import to_dense
 from linear_operator.operators import DiagLinearOperator, MatmulLinearOperator, SumLinearOperator
 from linear_operator.utils.cholesky import psd_safe_cholesky
 
@@ -66,18 +67,13 @@ class FeatureStrategy(_VariationalStrategy):  # type: ignore[misc]
         return float(gpytorch.settings.variational_cholesky_jitter.value(dtype=self.kernel.dtype))
 
     @abstractmethod
-    def mixing(self) -> torch.Tensor:
-        """B with coefficients v = B e, where the process is f(x) = U_x diag(w)^(1/2) e; (..., n_coefficients, ℓ)."""
-
     def features(self, x: torch.Tensor) -> torch.Tensor:
-        """Φ(x) = cov(f(x), v) = U_x diag(w)^(1/2) Bᵀ; shape (..., n, n_coefficients)."""
-        return self.node_features(x) @ self.mixing().mT
+        """Φ(x) = cov(f(x), v); shape (..., n, n_coefficients)."""
 
-    def node_features(self, x: torch.Tensor) -> torch.Tensor:
-        """U_x diag(w)^(1/2) for model inputs of which one column holds node positions; shape (..., n, n_eigenpairs)."""
+    def nodes(self, x: torch.Tensor) -> torch.Tensor:
+        """The column of node positions of model inputs; shape (..., n, 1)."""
         columns = self.kernel.active_dims
-        found: torch.Tensor = self.kernel.features(x if columns is None else x.index_select(-1, columns))
-        return found
+        return x if columns is None else x.index_select(-1, columns)
 
     @property
     def prior_distribution(self) -> gpytorch.distributions.MultivariateNormal:
@@ -157,15 +153,11 @@ class EigenvectorStrategy(FeatureStrategy):
             raise faults.raise_now("variational_distribution", rule, str(count), "Use fewer, or more eigenpairs.")
         super().__init__(model, kernel, variational_distribution, torch.arange(count)[:, None])
 
-    def mixing(self) -> torch.Tensor:
-        """The first rows of the identity; shape (n_coefficients, n_eigenpairs)."""
-        kernel: NodeKernel = self.kernel
-        return torch.eye(self.inducing_points.shape[-2], kernel.basis.spectrum.n_eigenpairs, dtype=kernel.dtype)
-
     def features(self, x: torch.Tensor) -> torch.Tensor:
         """The first columns of U_x diag(w)^(1/2); shape (..., n, n_coefficients)."""
         count: int = self.inducing_points.shape[-2]
-        return self.node_features(x)[..., :count]
+        found: torch.Tensor = self.kernel.features(self.nodes(x))[..., :count]
+        return found
 
 
 class InducingNodeStrategy(FeatureStrategy):
@@ -198,11 +190,12 @@ class InducingNodeStrategy(FeatureStrategy):
     ) -> None:
         super().__init__(model, kernel, variational_distribution, nodes, jitter_val)
 
-    def mixing(self) -> torch.Tensor:
-        """L⁻¹ U_z diag(w)^(1/2); shape (..., n_inducing, n_eigenpairs)."""
-        inducing: torch.Tensor = self.kernel.features(self.inducing_points)
-        covariance = inducing @ inducing.mT
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        """K_xz L⁻ᵀ; shape (..., n, n_inducing)."""
+        z = self.inducing_points
+        covariance = to_dense(self.kernel.forward(z, z))
         jitter = self.jitter_val * torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
         root: torch.Tensor = psd_safe_cholesky(covariance + jitter)
-        mixed: torch.Tensor = torch.linalg.solve_triangular(root, inducing, upper=False)
-        return mixed
+        cross = to_dense(self.kernel.forward(self.nodes(x), z))
+        solved: torch.Tensor = torch.linalg.solve_triangular(root, cross.mT, upper=False)
+        return solved.mT

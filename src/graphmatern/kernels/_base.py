@@ -87,8 +87,14 @@ class Kernel(torch.nn.Module, ABC):
         >>> gm.Matern(nu=1.5, lengthscale=2.0).on(graph).matrix(["a"], ["a", "c"]).detach()
         tensor([[1.0698, 0.4554]], dtype=torch.float64)
         """
-        from graphmatern.graph import Graph
         from graphmatern.kernels._bound import BoundKernel
+
+        normalized = self.choose_laplacian(graph, normalized)
+        return BoundKernel(self, graph, graph.spectrum(n_eigenpairs, normalized))
+
+    def choose_laplacian(self, graph: Graph, normalized: bool | None) -> bool:
+        """Whether the kernel goes with the normalised Laplacian of a graph; raises where it cannot be used with it."""
+        from graphmatern.graph import Graph
 
         faults = FaultList(f"{type(self).__name__} was not bound to the graph", KernelError)
         if not isinstance(graph, Graph):
@@ -98,7 +104,7 @@ class Kernel(torch.nn.Module, ABC):
             normalized = self.requires_normalized
         normalized = check_flag("normalized", normalized, KernelError)
         self.check_laplacian(normalized)
-        return BoundKernel(self, graph, graph.spectrum(n_eigenpairs, normalized))
+        return normalized
 
     def __add__(self, other: object) -> SumKernel:
         if not isinstance(other, Kernel):

@@ -7,6 +7,7 @@ from graphmatern.likelihoods._base import Expectation, Likelihood
 from graphmatern.likelihoods._classes import Bernoulli, Categorical, MultinomialProbit, RobustMax, Softmax, differences
 from graphmatern.likelihoods._numbers import Counts, Gaussian, NegativeBinomial, Numeric, Poisson, StudentT
 from graphmatern.likelihoods._orthant import orthant
+from graphmatern.likelihoods._quantiles import find_quantile
 
 __all__ = [
     "Bernoulli",
@@ -23,6 +24,7 @@ __all__ = [
     "Softmax",
     "StudentT",
     "differences",
+    "find_quantile",
     "likelihood_from_plain",
     "likelihood_to_plain",
     "orthant",

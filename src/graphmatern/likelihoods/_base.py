@@ -129,6 +129,11 @@ class Likelihood(Parameterized, ABC):
         return torch.zeros(shape, dtype=torch.float64), torch.ones(shape, dtype=torch.float64)
 
     # ------------------------------------------------------------------ expectations
+    @property
+    def quadrature(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Nodes and weights for a standard normal variable; each of shape (n_points,)."""
+        return self._nodes.numpy(), self._weights.numpy()
+
     def _quadrature(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
         """Latent values at the nodes of the quadrature; shape (n_points, n_latents, n)."""
         deviation = variance.clamp_min(smallest_variance).sqrt()

@@ -166,7 +166,6 @@ class MultinomialProbit(_PerClass):
     """
 
     approximation: ClassVar[Literal["bound", "moments", "classes"]] = "classes"
-    _default_points: ClassVar[int] = 64
 
     def log_prob(self, y: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
         """Log E Π Φ(f_y − f_c + ε_y), by quadrature over ε_y; see `Likelihood.log_prob`."""

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import torch
 from scipy import stats
+from scipy.special import ndtr, stdtr
 
 from graphmatern._parameters import Domain, Parameter, positive
 from graphmatern._validation import describe_rows
 from graphmatern.likelihoods._base import Likelihood
+from graphmatern.likelihoods._quantiles import find_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,6 +71,10 @@ class Numeric(Likelihood):
         """g(f), an increasing function; shape as ``f``. By default f itself."""
         return f
 
+    def inverse_response(self, level: Floats) -> Floats:
+        """The f with g(f) = level, −∞ where there is none; shape as ``level``. By default the level itself."""
+        return level
+
     def response_covariance(self, mean: Floats, covariance: Floats) -> Floats:
         """Covariance of the response, given means (n,) and covariances (n, n) of f; by default that of f."""
         del mean
@@ -88,20 +94,18 @@ class Numeric(Likelihood):
         mean, variance : ndarray, shape (n,)
             Of the latent process.
         """
-        nodes, weights = self._nodes.numpy()[:, None], self._weights.numpy()
-        mixture = self.given(mean + np.sqrt(variance) * nodes)
-        # The quantile of a mixture lies between those of its parts.
-        parts = mixture.ppf(level)
-        low, high = parts.min(axis=0), parts.max(axis=0)
+        with torch.no_grad():
+            moments = (torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64))[None] for x in (mean, variance))
+            centre, spread = (one.numpy() for one in self.observation_moments(*moments))
+        nodes, weights = self.quadrature
+        mixture = self.given(mean + np.sqrt(variance) * nodes[:, None])
         whole = isinstance(mixture.dist, stats.rv_discrete)
-        low = low - 1.0 if whole else low
-        for _ in range(60):  # bisection: halves the bracket to the last digit
-            middle = np.floor(0.5 * (low + high)) if whole else 0.5 * (low + high)
-            enough = weights @ mixture.cdf(middle) >= level
-            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-            if (high - low <= (1.0 if whole else 1e-12 * np.maximum(1.0, np.abs(high)))).all():
-                break
-        return np.asarray(high, dtype=np.float64)
+        return find_quantile(lambda y: np.asarray(weights @ mixture.cdf(y)), level, centre, spread, whole=whole)
+
+    def observation_cdf(self, y: Floats, mean: Floats, variance: Floats) -> Floats:
+        """Probability that a new observation is at most ``y``, f integrated out by quadrature; shape (n,)."""
+        nodes, weights = self.quadrature
+        return np.asarray(weights @ self.given(mean + np.sqrt(variance) * nodes[:, None]).cdf(y))
 
     def draw(self, f: Floats, rng: np.random.Generator) -> Floats:
         """Draw one observation for each latent value; shape as ``f``."""
@@ -160,6 +164,10 @@ class Gaussian(Numeric):
     def observation_quantile(self, level: float, mean: Floats, variance: Floats) -> Floats:
         """In closed form; see `Numeric.observation_quantile`."""
         return np.asarray(stats.norm.ppf(level, mean, np.sqrt(variance + self.noise.item())))
+
+    def observation_cdf(self, y: Floats, mean: Floats, variance: Floats) -> Floats:
+        """In closed form; see `Numeric.observation_cdf`."""
+        return np.asarray(ndtr((y - mean) / np.sqrt(variance + self.noise.item())))
 
     def given(self, f: Floats) -> Any:
         """N(f, noise)."""
@@ -229,6 +237,12 @@ class StudentT(Numeric):
         """Mean and variance of a new observation."""
         return mean[0], variance[0] + self.scale**2 * self.df / (self.df - 2.0)
 
+    def observation_cdf(self, y: Floats, mean: Floats, variance: Floats) -> Floats:
+        """By quadrature; see `Numeric.observation_cdf`."""
+        nodes, weights = self.quadrature
+        away = (y - mean - np.sqrt(variance) * nodes[:, None]) / self.scale.item()
+        return np.asarray(weights @ stdtr(self.df.item(), away))
+
     def given(self, f: Floats) -> Any:
         """The t distribution around f."""
         return stats.t(self.df.item(), f, self.scale.item())
@@ -297,6 +311,11 @@ class Counts(Numeric):
     def response(self, f: Floats) -> Floats:
         """e^f."""
         return np.exp(np.minimum(f, _LARGEST_EXPONENT))
+
+    def inverse_response(self, level: Floats) -> Floats:
+        """Log of a rate."""
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(level, 0.0))
 
 
 class Poisson(Counts):

@@ -2,6 +2,7 @@
 
 from graphmatern.plotting._diagnostics import plot_calibration, plot_range, plot_spectrum
 from graphmatern.plotting._fields import plot_field, plot_graph, plot_kernel, plot_variance
+from graphmatern.plotting._parameters import plot_hyperparameters, plot_pit
 from graphmatern.plotting._predictions import plot_classes, plot_prediction
 from graphmatern.plotting._series import plot_series
 
@@ -10,7 +11,9 @@ __all__ = [
     "plot_classes",
     "plot_field",
     "plot_graph",
+    "plot_hyperparameters",
     "plot_kernel",
+    "plot_pit",
     "plot_prediction",
     "plot_range",
     "plot_series",

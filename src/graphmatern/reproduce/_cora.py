@@ -76,6 +76,7 @@ def fit_cora(
             classes=cora_codes()[0],
             normalized=normalized,
             n_eigenpairs=protocol.n_eigenpairs,
+            integrate=False,  # the paper plugs in
             random_state=0,
             verbose=False,
             **forms,

@@ -59,6 +59,7 @@ def fit_traffic(
             optimizer="adam" if by_paper else "lbfgs",
             max_iterations=protocol.adam_steps if by_paper else 200,
             learning_rate=protocol.adam_rate,
+            integrate=False,  # the paper plugs in
             verbose=False,
         )
         with warnings.catch_warnings():

@@ -22,13 +22,15 @@ from __future__ import annotations
 from graphmatern.sparse._analysis import Analysis, analyze, hub_cost, least_cost, predict_cost
 from graphmatern.sparse._blas import single_threaded_blas
 from graphmatern.sparse._factor import Factor, SelectedInverse
+from graphmatern.sparse._filter import ChebyshevFilter
 from graphmatern.sparse._pattern import power_nnz
 from graphmatern.sparse._powers import MatrixPolynomial
 from graphmatern.sparse._products import ChebyshevProducts
-from graphmatern.sparse._resources import Cost, available_memory, format_bytes
+from graphmatern.sparse._resources import Cost, available_memory, available_threads, format_bytes
 
 __all__ = [
     "Analysis",
+    "ChebyshevFilter",
     "ChebyshevProducts",
     "Cost",
     "Factor",
@@ -36,6 +38,7 @@ __all__ = [
     "SelectedInverse",
     "analyze",
     "available_memory",
+    "available_threads",
     "format_bytes",
     "hub_cost",
     "least_cost",

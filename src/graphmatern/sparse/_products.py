@@ -1,18 +1,20 @@
 """Products of a sparse symmetric matrix with blocks of vectors, and the Chebyshev polynomials made of them.
 
 With S the matrix shifted and scaled to eigenvalues in [−1, 1], T_k(S) V follows from T_{k+1} = 2 S T_k − T_{k−1}. A
-block of a few columns goes through all degrees by itself, so that it stays in cache and need not wait for others.
+block of a few dozen columns goes through all degrees by itself: wide enough to use whole cache lines, narrow enough to
+stay in cache on graphs of moderate size.
 """
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array, eye_array
 
 from graphmatern.sparse._compile import jit
-from graphmatern.sparse._resources import available_threads
+from graphmatern.sparse._resources import available_memory, available_threads
 from graphmatern.sparse._threads import Crew
 
 if TYPE_CHECKING:
@@ -22,32 +24,52 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
-    Kept = dict[int, tuple[Floats, Floats]]
+    Kept = dict[int, tuple[Any, Any]]
 
 __all__ = ["ChebyshevProducts"]
 
-_CACHE_ENTRIES = 2**16  # numbers of one block that stay in the cache of a processor
-_KEPT_BYTES = 2**29  # of blocks that are kept to go on from
-_COLUMNS = (8, 32)  # of a block, at least and at most
+_KEPT_SHARE = 0.25  # of the memory, for blocks that are kept to go on from
+_COLUMNS = 32  # of a block; with fewer, loading indices costs more than using them
 
 
 @jit
 def _step(
-    indptr: Longs, indices: NDArray[np.int32], values: Floats, current: Floats, previous: Floats, factor: float
+    indptr: Longs,
+    indices: NDArray[np.int32],
+    values: Floats,
+    first: int,
+    last: int,
+    current: Floats,
+    previous: Floats,
+    factor: float,
+    total: Floats,
+    coefficient: float,
 ) -> None:
-    """Previous ← factor S current − previous."""
-    n_rows, n_columns = current.shape
-    total = np.empty(n_columns)
-    for row in range(n_rows):
+    """Previous ← factor S current − previous, and total += coefficient previous, in some rows.
+
+    Entries are taken four at a time, so that a row of the result is loaded and stored once for all four.
+    """
+    n_columns = current.shape[1]
+    for row in range(first, last):
+        k, end = indptr[row], indptr[row + 1]
+        out = previous[row]
         for column in range(n_columns):
-            total[column] = -previous[row, column]
-        for k in range(indptr[row], indptr[row + 1]):
-            value = factor * values[k]
-            source = indices[k]
+            out[column] = -out[column]
+        while k + 3 < end:
+            a, b, c, d = factor * values[k], factor * values[k + 1], factor * values[k + 2], factor * values[k + 3]
+            w, x, y, z = current[indices[k]], current[indices[k + 1]], current[indices[k + 2]], current[indices[k + 3]]
             for column in range(n_columns):
-                total[column] += value * current[source, column]
-        for column in range(n_columns):
-            previous[row, column] = total[column]
+                out[column] += (a * w[column] + b * x[column]) + (c * y[column] + d * z[column])
+            k += 4
+        while k < end:
+            a, w = factor * values[k], current[indices[k]]
+            for column in range(n_columns):
+                out[column] += a * w[column]
+            k += 1
+        if coefficient != 0.0:
+            into = total[row]
+            for column in range(n_columns):
+                into[column] += coefficient * out[column]
 
 
 class ChebyshevProducts:
@@ -75,33 +97,80 @@ class ChebyshevProducts:
         n = matrix.shape[0]
         shift = eye_array(n, format="csr") * centre
         scaled: csr_array[Any] = csr_array((matrix.astype(np.float64) - shift) / (half or 1.0))
-        scaled.sort_indices()
+        scaled.sum_duplicates()
+        scaled.eliminate_zeros()  # the diagonal, where the matrix is a normalised Laplacian
         self.n = n
         self.nnz = int(scaled.nnz)
         self.diagonal: Floats = scaled.diagonal()
+        self.squared_diagonal: Floats = np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel()  # of S²
+        self._n_threads = available_threads() if n_threads is None else n_threads
+        self._hold(scaled)
+
+    # ------------------------------------------------------------------ what another device does its own way
+    def _hold(self, scaled: csr_array[Any]) -> None:
         self._indptr = scaled.indptr.astype(np.int64)
         self._indices = scaled.indices.astype(np.int32)
         self._values: Floats = np.asarray(scaled.data, dtype=np.float64)
-        self._n_threads = available_threads() if n_threads is None else n_threads
 
-    def _run(self, block: Floats, degree: int, visit: Callable[[int, Floats, Floats], None]) -> None:
-        """Call ``visit`` with k, T_k V and T_{k−1} V for k up to a degree; the block is overwritten."""
-        previous, current = np.zeros_like(block), block
-        visit(0, current, previous)
-        for k in range(1, degree + 1):
-            _step(self._indptr, self._indices, self._values, current, previous, 1.0 if k == 1 else 2.0)
-            previous, current = current, previous
-            visit(k, current, previous)
+    def _block(self, columns: Floats) -> Any:
+        """A copy of some columns, on the device."""
+        return np.array(columns, dtype=np.float64, order="C")
 
-    def _in_blocks(self, count: int, work: Callable[[slice], None]) -> None:
-        width = int(np.clip(_CACHE_ENTRIES // self.n, *_COLUMNS))
-        width = max(1, min(width, -(-count // self._n_threads)))
-        starts = range(0, count, width)
+    def _zeros(self, n_columns: int) -> Any:
+        return np.zeros((self.n, n_columns))
+
+    def _numbers(self, block: Any) -> Floats:
+        """A block, back from the device."""
+        return np.asarray(block)
+
+    def _rows(self, nodes: Longs) -> Any:
+        """What rows of a block are taken by."""
+        return nodes
+
+    def _advance(
+        self, current: Any, previous: Any, k: int, total: Any = None, coefficient: float = 0.0, crew: Crew | None = None
+    ) -> tuple[Any, Any]:
+        """T_k V and T_{k−1} V from T_{k−1} V and T_{k−2} V, which is overwritten; adds the former to a total."""
+        matrix = self._indptr, self._indices, self._values
+        into = current[:0] if total is None else total
+        factor, n_tasks = (1.0 if k == 1 else 2.0), 1 if crew is None else 4 * self._n_threads
+        # Equal shares of the entries, not of the rows: hubs have many.
+        inner = np.searchsorted(self._indptr, np.linspace(0, self.nnz, n_tasks + 1)[1:-1]).tolist()
+        bounds = [0, *inner, self.n]
+
+        def some_rows(task: int, _worker: int) -> None:
+            first, last = bounds[task], bounds[task + 1]
+            if first < last:
+                _step(*matrix, first, last, current, previous, factor, into, coefficient)
+
+        if crew is None:
+            some_rows(0, 0)
+        else:
+            crew.run(n_tasks, some_rows)
+        return previous, current
+
+    def _in_blocks(self, count: int, work: Callable[[slice, Crew | None], None]) -> None:
+        """Call ``work`` for slices of columns: on a processor each where there are many, else on all for each."""
         with Crew(self._n_threads) as crew:
-            crew.run(len(starts), lambda task, _worker: work(slice(starts[task], min(starts[task] + width, count))))
+            if count > _COLUMNS and self._n_threads > 1:
+                starts = range(0, count, min(_COLUMNS, -(-count // self._n_threads)))
+                width = starts.step
+                crew.run(len(starts), lambda task, _: work(slice(starts[task], min(starts[task] + width, count)), None))
+            else:
+                for start in range(0, count, _COLUMNS):
+                    work(slice(start, min(start + _COLUMNS, count)), crew if self._n_threads > 1 else None)
 
-    def moments(self, nodes: Longs, degree: int, known: Floats | None = None, kept: Kept | None = None) -> Floats:
-        """T_k(S)[x, x] for k up to a degree; shape (degree + 1, n_x, n_x).
+    # ------------------------------------------------------------------ verbs
+    def moments(
+        self,
+        nodes: Longs,
+        degree: int,
+        known: Floats | None = None,
+        kept: Kept | None = None,
+        *,
+        at: Longs | None = None,
+    ) -> Floats:
+        """T_k(S)[y, x] for k up to a degree, y = x by default; shape (degree + 1, n_y, n_x).
 
         Parameters
         ----------
@@ -109,32 +178,36 @@ class ChebyshevProducts:
             x, each once.
         degree : int
             Largest k.
-        known : ndarray, shape (at least 2, n_x, n_x), optional
+        known : ndarray, shape (at least 2, n_y, n_x), optional
             Moments of lower degrees, with which ``kept`` was filled.
         kept : dict, optional
             Where the last two blocks are kept, to go on from there another time; only where they are not too large.
+        at : ndarray of int64, shape (n_y,), optional
+            y.
         """
-        found = np.empty((degree + 1, len(nodes), len(nodes)))
-        kept = None if 16 * self.n * len(nodes) > _KEPT_BYTES else kept
+        at = nodes if at is None else at
+        found = np.empty((degree + 1, len(at), len(nodes)))
+        kept = None if 16.0 * self.n * len(nodes) > _KEPT_SHARE * available_memory() else kept
         first = 0 if known is None or not kept else len(known)
         if first:
             assert known is not None
             found[:first] = known
+        rows, places = self._rows(at), self._rows(nodes)
 
-        def work(part: slice) -> None:
+        def work(part: slice, crew: Crew | None) -> None:
             if first:
                 assert kept is not None
-                previous, current = kept[part.start]
+                current, previous = kept[part.start]
             else:
-                previous, current = np.zeros((2, self.n, part.stop - part.start))
-                current[nodes[part], np.arange(current.shape[1])] = 1.0
-                found[0, :, part] = current[nodes]
+                width = part.stop - part.start
+                current, previous = self._zeros(width), self._zeros(width)
+                current[places[part], range(width)] = 1.0
+                found[0, :, part] = self._numbers(current[rows])
             for k in range(max(first, 1), degree + 1):
-                _step(self._indptr, self._indices, self._values, current, previous, 1.0 if k == 1 else 2.0)
-                previous, current = current, previous
-                found[k, :, part] = current[nodes]
+                current, previous = self._advance(current, previous, k, crew=crew)
+                found[k, :, part] = self._numbers(current[rows])
             if kept is not None:
-                kept[part.start] = previous, current
+                kept[part.start] = current, previous
 
         self._in_blocks(len(nodes), work)
         return found
@@ -143,21 +216,124 @@ class ChebyshevProducts:
         """Σ_k c_k T_k(S) V; shape as ``columns``, (n, k)."""
         found = np.empty(columns.shape)
 
-        def work(part: slice) -> None:
-            total = np.zeros((self.n, part.stop - part.start))
-
-            def visit(k: int, current: Floats, _previous: Floats) -> None:
-                if coefficients[k] != 0.0:
-                    np.add(total, coefficients[k] * current, out=total)
-
-            self._run(np.ascontiguousarray(columns[:, part]), len(coefficients) - 1, visit)
-            found[:, part] = total
+        def work(part: slice, crew: Crew | None) -> None:
+            current = self._block(columns[:, part])
+            previous, total = self._zeros(current.shape[1]), coefficients[0] * current
+            for k in range(1, len(coefficients)):
+                current, previous = self._advance(current, previous, k, total, float(coefficients[k]), crew)
+            found[:, part] = self._numbers(total)
 
         self._in_blocks(columns.shape[1], work)
         return found
 
+    def polynomials(self, coefficients: Floats, columns: Floats) -> Floats:
+        """Several polynomials at once, Σ_k c_k T_k(S) V for every column c of coefficients; (n_sets, n, n_columns)."""
+        found = np.empty((coefficients.shape[1], *columns.shape))
+
+        def work(part: slice, crew: Crew | None) -> None:
+            current = self._block(columns[:, part])
+            previous = self._zeros(current.shape[1])
+            totals = [c * current for c in coefficients[0].tolist()]
+            for k in range(1, len(coefficients)):
+                current, previous = self._advance(current, previous, k, crew=crew)
+                for total, c in zip(totals, coefficients[k].tolist(), strict=True):
+                    if c != 0.0:
+                        total += c * current
+            for number, total in enumerate(totals):
+                found[number, :, part] = self._numbers(total)
+
+        self._in_blocks(columns.shape[1], work)
+        return found
+
+    def row_squares(self, nodes: Longs, coefficients: Floats, columns: Floats) -> Floats:
+        """Sums of the squares of every row of Σ_k c_k T_k(S)[:, x] V; shape (n,).
+
+        Parameters
+        ----------
+        nodes : ndarray of int64, shape (n_x,)
+            x, each once.
+        coefficients : ndarray, shape (degree + 1,)
+            c.
+        columns : ndarray, shape (n_x, n_columns)
+            V.
+        """
+        found, lock, rows = np.zeros(self.n), Lock(), self._rows(nodes)
+
+        def work(part: slice, crew: Crew | None) -> None:
+            width = columns[:, part].shape[1]
+            current, previous = self._zeros(width), self._zeros(width)
+            current[rows] = self._block(columns[:, part])
+            total = float(coefficients[0]) * current
+            for k in range(1, len(coefficients)):
+                current, previous = self._advance(current, previous, k, total, float(coefficients[k]), crew)
+            own = self._numbers((total * total).sum(1))
+            with lock:
+                np.add(found, own, out=found)
+
+        self._in_blocks(columns.shape[1], work)
+        return found
+
+    def between(self, nodes: Longs, coefficients: Floats, columns: Floats) -> Floats:
+        """Σ_k c_k T_k(S)[x, x] V for several sets of coefficients; shape (n_sets, n_x, n_columns).
+
+        Parameters
+        ----------
+        nodes : ndarray of int64, shape (n_x,)
+            x, each once.
+        coefficients : ndarray, shape (degree + 1, n_sets)
+            One set in each column.
+        columns : ndarray, shape (n_x, n_columns)
+            V.
+        """
+        found = np.empty((coefficients.shape[1], *columns.shape))
+        rows = self._rows(nodes)
+
+        def work(part: slice, crew: Crew | None) -> None:
+            current, previous = self._zeros(columns[:, part].shape[1]), self._zeros(columns[:, part].shape[1])
+            current[rows] = self._block(columns[:, part])
+            totals = [c * current[rows] for c in coefficients[0].tolist()]
+            for k in range(1, len(coefficients)):
+                current, previous = self._advance(current, previous, k, crew=crew)
+                here = current[rows]
+                for total, c in zip(totals, coefficients[k].tolist(), strict=True):
+                    total += c * here
+            for number, total in enumerate(totals):
+                found[number, :, part] = self._numbers(total)
+
+        self._in_blocks(columns.shape[1], work)
+        return found
+
+    def forms(self, nodes: Longs, left: Floats, right: Floats, degree: int) -> Floats:
+        """Forms uᵀ T_k(S)[x, x] v of pairs of columns, for k up to a degree; shape (degree + 1, n_columns).
+
+        Parameters
+        ----------
+        nodes : ndarray of int64, shape (n_x,)
+            x, each once.
+        left, right : ndarray, shape (n_x, n_columns)
+            Columns u and v.
+        degree : int
+            Largest k.
+        """
+        found = np.empty((degree + 1, left.shape[1]))
+        rows = self._rows(nodes)
+
+        def work(part: slice, crew: Crew | None) -> None:
+            other = self._block(left[:, part])
+            current, previous = self._zeros(other.shape[1]), self._zeros(other.shape[1])
+            current[rows] = self._block(right[:, part])
+            for k in range(degree + 1):
+                if k:
+                    current, previous = self._advance(current, previous, k, crew=crew)
+                found[k, part] = self._numbers((other * current[rows]).sum(0))
+
+        self._in_blocks(left.shape[1], work)
+        return found
+
     def traces(self, weights: Floats | None, degree: int, probes: Floats) -> Floats:
-        """Estimates of Σ_i weight_i T_k(S)[i, i] for k up to a degree, from each probe; shape (degree + 1, n_probes).
+        """Estimates zᵀ diag(weights) T_k(S) z of Σ_i weight_i T_k(S)[i, i] from each probe z; (degree + 1, n_probes).
+
+        Columns of the identity for probes give T_k(S)[i, i] of single nodes.
 
         Parameters
         ----------
@@ -166,24 +342,26 @@ class ChebyshevProducts:
         degree : int
             Largest k.
         probes : ndarray, shape (n, n_probes)
-            Entries ±1.
+            Entries ±1 for estimates of traces.
         """
         found = np.empty((degree + 2, probes.shape[1]))
 
-        def work(part: slice) -> None:
-            block = np.ascontiguousarray(probes[:, part])
-            weighted = block if weights is None else weights[:, None] * block
-            weighted = weighted.copy()
+        def dot(a: Any, b: Any) -> Floats:
+            return self._numbers((a * b).sum(0))
 
-            def visit(k: int, current: Floats, previous: Floats) -> None:
+        def work(part: slice, crew: Crew | None) -> None:
+            block = probes[:, part] if weights is None else weights[:, None] * probes[:, part]
+            weighted, current = self._block(block), self._block(probes[:, part])
+            previous = self._zeros(current.shape[1])
+            for k in range((degree if weights is not None else -(-degree // 2)) + 1):
+                if k:
+                    current, previous = self._advance(current, previous, k, crew=crew)
                 if weights is not None or k < 2:
-                    found[k, part] = np.einsum("ij,ij->j", weighted, current)
+                    found[k, part] = dot(weighted, current)
                 if weights is None and k > 0:
                     if k > 1:
-                        found[2 * k - 1, part] = 2.0 * np.einsum("ij,ij->j", previous, current) - found[1, part]
-                    found[2 * k, part] = 2.0 * np.einsum("ij,ij->j", current, current) - self.n
-
-            self._run(block, degree if weights is not None else -(-degree // 2), visit)
+                        found[2 * k - 1, part] = 2.0 * dot(previous, current) - found[1, part]
+                    found[2 * k, part] = 2.0 * dot(current, current) - found[0, part]
 
         self._in_blocks(probes.shape[1], work)
         return found[: degree + 1]

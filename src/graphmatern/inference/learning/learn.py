@@ -5,18 +5,30 @@ from __future__ import annotations
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import logsumexp
 
+from graphmatern import _progress
 from graphmatern._validation import warn
 from graphmatern.errors import GraphMaternError, KernelError, NumericalError, NumericalWarning, ResourceError
-from graphmatern.inference.engines import ENGINES, choose_engine
+from graphmatern.inference.engines import ENGINES, choose_engine, predicted_cost
 from graphmatern.inference.inducing.stochastic import train
+from graphmatern.inference.learning.integrate import (
+    Component,
+    Integrated,
+    Searched,
+    integrate,
+    is_worth_it,
+    recompose,
+    with_default_priors,
+)
 from graphmatern.inference.learning.optimize import Optimum, find_minimum
 from graphmatern.inference.learning.parameters import with_priors
 from graphmatern.inference.learning.problem import Fit, Known, Problem, Search
-from graphmatern.inference.learning.rehearsal import is_large, rehearse
+from graphmatern.inference.learning.rehearsal import rehearse
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.inference.sites.objective import SiteObjective
 from graphmatern.inference.threads import small_matrix_threads
@@ -30,10 +42,11 @@ if TYPE_CHECKING:
     from graphmatern.inference.learning.optimize import Hessian
     from graphmatern.inference.learning.parameters import Coordinate, Objective
     from graphmatern.inference.process import Engine
+    from graphmatern.likelihoods import Likelihood
 
     Floats = NDArray[np.float64]
 
-__all__ = ["learn", "search_minimum"]
+__all__ = ["learn", "search_minimum", "update_weights"]
 
 _RESTART_SPREAD = 1.5  # of the unconstrained coordinates: a factor of 4 or so either way
 _DOUBT = 2.0  # nats by which an optimum that rounding touches must be better than another candidate's
@@ -60,15 +73,38 @@ def learn(problem: Problem, engine: str = "auto", known: Known | None = None) ->
         That of the engine's candidate with the most evidence. Candidates that take too much memory or time, or break
         down numerically, are passed over unless none is left.
     """
+    with _progress.showing(problem.search.progress):
+        if known is None:
+            return _learn_anew(problem, engine)
+        name, reason, normalized = choose_engine(replace(problem, max_seconds=None), engine)
+        problem = replace(problem, integrate=known.integrated is not None)
+        fit, finish = _learn(replace(problem, normalized=normalized), name, reason, known)
+        return finish(fit)
+
+
+def _learn_anew(problem: Problem, engine: str) -> Fit:
+    """Learn with the engine that suits the problem; what takes long is announced."""
     name, reason, normalized = choose_engine(problem, engine)
-    if problem.compares and problem.normalized is None and known is None and _is_cheap(problem, name):
-        fits = [_learn(replace(problem, normalized=which), name, reason) for which in (False, True)]
-        best = max(fits, key=lambda fit: fit.log_evidence)
-        plain, scaled = (f"{fit.log_evidence:.2f}" for fit in fits)
+    problem = replace(problem, integrate=_integrates(problem, name))
+    cost = predicted_cost(replace(problem, normalized=normalized), name)
+    if cost is not None:
+        _progress.announce(f"fit through {cost.method}", cost.seconds, cost.memory)
+    if problem.compares and problem.normalized is None and _is_cheap(problem, name):
+        found = [_learn(replace(problem, normalized=which), name, reason) for which in (False, True)]
+        best, finish = max(found, key=lambda one: one[0].log_evidence)
+        plain, scaled = (f"{fit.log_evidence:.2f}" for fit, _ in found)
         which = "the normalised" if best.normalized else "the plain"
         more = f"{which} Laplacian has more evidence ({plain} plain, {scaled} normalised)"
-        return replace(best, reason=f"{reason}; {more}")
-    return _learn(replace(problem, normalized=normalized), name, reason, known)
+        return finish(replace(best, reason=f"{reason}; {more}"))
+    fit, finish = _learn(replace(problem, normalized=normalized), name, reason)
+    return finish(fit)
+
+
+def _integrates(problem: Problem, engine: str) -> bool:
+    """Whether the parameters are integrated over: where that was asked for, and there are some to be learned."""
+    if problem.in_batches or problem.search.optimizer is None:
+        return False
+    return is_worth_it(problem, engine) if problem.integrate == "auto" else bool(problem.integrate)
 
 
 def _is_cheap(problem: Problem, engine: str) -> bool:
@@ -76,31 +112,115 @@ def _is_cheap(problem: Problem, engine: str) -> bool:
     return engine in ("spectral", "moments") and problem.graph.n_nodes <= 3_000 and problem.observations.count <= 400
 
 
-def _learn(problem: Problem, name: str, reason: str, known: Known | None = None) -> Fit:
-    """Learn with one engine on one Laplacian."""
+def _learn(problem: Problem, name: str, reason: str, known: Known | None = None) -> tuple[Fit, Callable[[Fit], Fit]]:
+    """Learn with one engine on one Laplacian; returns the fit, and what integrates over its parameters."""
+    problem = with_default_priors(problem) if problem.integrate else problem
     kind: type[GaussianObjective] | type[SiteObjective] = GaussianObjective if problem.exact else SiteObjective
     groups = kind.groups(problem)
     if problem.in_batches:
         inducing = ENGINES[name].candidates(problem, groups)[0]()
-        return train(problem, inducing, reason, known)  # type: ignore[arg-type]
-    best: tuple[float, Engine, Fit] | None = None
+        return train(problem, inducing, reason, known), lambda fit: fit  # type: ignore[arg-type]
+    learned: list[tuple[float, Searched, Fit]] = []
     refused: GraphMaternError | None = None
     for number, make in enumerate(ENGINES[name].candidates(problem, groups)):
         try:
-            candidate, fit = _learn_candidate(problem, ENGINES[name], number, make, reason, known)
+            searched, fit = _learn_candidate(problem, ENGINES[name], number, make, reason, known)
         except (ResourceError, NumericalError, KernelError) as error:
             refused = error if refused is None else refused
             continue
-        own = fit.optimum.position[: len(candidate.coordinates)]
-        rank = fit.log_evidence + candidate.log_prior() - (0.0 if candidate.trusted(own) else _DOUBT)
-        if best is None or rank > best[0]:
-            best = rank, candidate, fit
-    if best is None:
+        own = fit.optimum.position[: len(searched.engine.coordinates)]
+        rank = fit.log_evidence + searched.engine.log_prior() - (0.0 if searched.engine.trusted(own) else _DOUBT)
+        if problem.integrate:
+            learned.append((rank, searched, fit))
+        elif not learned or rank > learned[0][0]:
+            learned = [(rank, searched, fit)]
+    if not learned:
         assert refused is not None
         raise refused
-    _, chosen, fit = best
-    count = len(chosen.coordinates)
-    return replace(fit, report=chosen.report(fit.optimum.position[:count]))
+    learned.sort(key=lambda one: -one[0])
+    _, chosen, fit = learned[0]
+    count = len(chosen.engine.coordinates)
+    fit = replace(fit, report=chosen.engine.report(fit.optimum.position[:count]))
+
+    def finish(fit: Fit) -> Fit:
+        if not problem.integrate or not fit.coordinates:
+            return fit
+        if known is not None and known.integrated is not None:
+            integrated = _restored(problem, name, known.integrated, fit)
+        else:
+            # What rounding touches has no part in it, unless there is nothing else.
+            sound = [one for _, one, _ in learned if one.engine.trusted(one.own)] or [chosen]
+            integrated = integrate(problem, sound, fit.likelihood)
+        return replace(fit, posterior=integrated.posterior, integrated=integrated)
+
+    return fit, finish
+
+
+def _objectives(problem: Problem, name: str, components: Sequence[Component]) -> list[tuple[Engine, Any]]:
+    """The engine and the objective of each component; those of one smoothness share theirs."""
+    kind: type[GaussianObjective] | type[SiteObjective] = GaussianObjective if problem.exact else SiteObjective
+    groups = kind.groups(problem)
+    made: dict[float | None, tuple[Engine, Any]] = {}
+    found = []
+    for one in components:
+        key = one.kernel.values().get("nu") if name == "markov" else None  # type: ignore[operator]
+        if key not in made:
+            own = replace(problem, kernel=one.kernel)
+            engine = ENGINES[name].candidates(own, groups)[0]()
+            made[key] = engine, _objective(engine, own, None)
+        found.append(made[key])
+    return found
+
+
+def _restored(problem: Problem, name: str, integrated: Integrated, fit: Fit) -> Integrated:
+    """The mixture of components that were stored."""
+    pairs = zip(_objectives(problem, name, integrated.components), integrated.components, strict=True)
+    makers = [partial(objective.posterior, one.position, one.sites) for (_, objective), one in pairs]
+    return recompose(integrated.components, makers, fit.likelihood, integrated)
+
+
+def update_weights(problem: Problem, name: str, integrated: Integrated, likelihood: Likelihood) -> Integrated:
+    """The same parameters with more data: by Bayes' rule, weights grow with the evidence that is added.
+
+    Parameters
+    ----------
+    problem : Problem
+        With all data.
+    name : str
+        The engine.
+    integrated : Integrated
+        What was known before.
+    likelihood : Likelihood
+        At the mode.
+    """
+    had = integrated.components
+    found, makers, draws = [], [], []
+    for (engine, objective), one in zip(_objectives(problem, name, had), had, strict=True):
+        try:
+            value = objective.value(one.position)
+        except NumericalError:
+            continue
+        sites = objective.sites()
+        found.append(replace(one, value=value, sites=sites, weight=float(np.log(one.weight)) + one.value - value))
+        makers.append(partial(objective.posterior, one.position, sites))
+        count = len(engine.coordinates)
+        table = engine.values_of(one.position[None, :count])
+        others = zip(objective.coordinates, one.position[count:], strict=True)
+        table |= {c.label: np.asarray(c.value(np.array([x]))) for c, x in others}
+        own: dict[str, float] = one.kernel.values()  # type: ignore[operator]
+        draws.append({label: table[label][0] if label in table else own[label] for label in integrated.draws})
+    logs = np.array([one.weight for one in found])
+    weights = np.exp(logs - logsumexp(logs))
+    components = [replace(one, weight=float(weight)) for one, weight in zip(found, weights, strict=True)]
+    joined = {label: np.array([row[label] for row in draws]) for label in integrated.draws}
+    added = replace(
+        integrated,
+        draws=joined,
+        weights=weights,
+        log_evidence=integrated.log_evidence + float(logsumexp(logs)),
+        effective=float(1.0 / np.sum(weights**2)),
+    )
+    return recompose(components, makers, likelihood, added)
 
 
 def _objective(engine: Engine, problem: Problem, known: Known | None) -> Any:
@@ -117,14 +237,15 @@ def _learn_candidate(
     make: Callable[[], Engine],
     reason: str,
     known: Known | None,
-) -> tuple[Engine, Fit]:
+) -> tuple[Searched, Fit]:
     """Learn with one of an engine's candidates."""
     hint = None
-    if kind.rehearses and known is None and problem.search.optimizer == "quasi-newton" and is_large(problem):
+    part = kind.rehearsal(problem) if known is None and problem.search.optimizer == "quasi-newton" else None
+    if part is not None:
         # A large graph is analysed by a thread of its own while a part of it is fitted.
         with ThreadPoolExecutor(1) as pool:
             made = pool.submit(make)
-            hint = rehearse(problem, kind, number, _search_candidate)
+            hint = rehearse(problem, part, kind, number, _search_candidate)
             engine = made.result()
     else:
         engine = make()
@@ -156,7 +277,7 @@ def _learn_candidate(
     if isinstance(fit.likelihood, Gaussian):
         _warn_of_lost_noise(engine.average_variance(own), problem, fit.likelihood.noise.item())
     engine.release()
-    return engine, fit
+    return Searched(engine, objective, penalised, optimum), fit
 
 
 def _jacobian(engine: Engine, own: Floats, size: int) -> Floats:
@@ -170,7 +291,7 @@ def _search_candidate(
     problem: Problem,
     engine: Engine,
     known: Known | None,
-    hint: tuple[Floats, Floats] | None,
+    hint: tuple[Floats, Floats | None] | None,
     to_gain: float | None = None,
 ) -> tuple[Optimum, Any, Objective]:
     """Optimum, objective without and with priors; ``hint`` is an optimum and a curvature to begin with."""
@@ -189,10 +310,10 @@ def _search_candidate(
             start = np.concatenate([engine.start, objective.start])
             if problem.search.optimizer is not None and coordinates:
                 start, *others = _ranked_starts(penalised, start, engine, problem, objective.start)
-            if objective.information is not None:
-                hessian = _with_priors_curvature(objective, coordinates)
+        if objective.information is not None:
+            hessian = _with_priors_curvature(objective, coordinates)
         # With the curvature known, fewer steps lead as near.
-        enough = to_gain if to_gain is not None else objective.to_gain if hint is None else 2e-4
+        enough = to_gain if to_gain is not None else objective.to_gain if hint is None else max(2e-4, objective.to_gain)
 
         def search(start: Floats) -> Optimum:
             return search_minimum(
@@ -203,6 +324,7 @@ def _search_candidate(
                 hessian=hessian,
                 first_step=objective.first_step,
                 to_gain=enough,
+                longest_step=engine.longest_step,
             )
 
         count = 0
@@ -271,6 +393,7 @@ def search_minimum(
     hessian: Hessian | None = None,
     first_step: float = 1.0,
     to_gain: float | None = None,
+    longest_step: float = 2.0,
 ) -> Optimum:
     """Find the best parameters from one or several starting points.
 
@@ -290,6 +413,8 @@ def search_minimum(
         Longest first step in any direction without such a guess.
     to_gain : float, optional
         BFGS is used, and stops where it expects to gain less than this; L-BFGS by default.
+    longest_step : float
+        Longest step of BFGS in any direction.
     """
     if search.optimizer is None or not coordinates:
         value, gradient = objective(start)
@@ -312,6 +437,7 @@ def search_minimum(
                 learning_rate=search.learning_rate,
                 hessian=guess,
                 first_step=first_step,
+                longest_step=longest_step,
                 **({} if to_gain is None else {"to_gain": to_gain}),
                 progress=search.progress,
             )

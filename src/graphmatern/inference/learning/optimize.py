@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     Objective = Callable[[Floats], tuple[float, Floats]]
     Hessian = Floats | Callable[[], Floats]
 
-__all__ = ["Optimum", "curvature", "find_minimum"]
+__all__ = ["Optimum", "curvature", "find_minimum", "with_curvature"]
 
 _FAR = 0.1  # nats to gain: closer than this, past steps describe the curvature better than the Fisher information
 _LEAST_EXPECTED = 1e-4  # curvature in any direction, in nats per squared logarithm
 _BFGS_STEPS = 60  # at most, before L-BFGS takes over
-_STEEP = 1.0  # a derivative that no optimum has: whoever claims one there is checked by L-BFGS
+_NEAR = 0.1  # standard errors from the optimum
+# Derivatives that no optimum has unless its curvature is large, and that none has: whoever claims one is checked.
+_STEEP, _STEEPER = 1.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ def find_minimum(
     tolerance: float = 1e-5,
     first_step: float = 1.0,
     to_gain: float = 2e-4,
+    longest_step: float = 2.0,
     progress: bool | None = None,
 ) -> Optimum:
     """Minimise a function of its value and gradient.
@@ -96,40 +99,26 @@ def find_minimum(
     to_gain : float
         BFGS stops where it expects to gain less than this. With 2e-4 nats to gain, parameters are within some
         hundredths of a standard error of the optimum.
+    longest_step : float
+        Longest step of BFGS in any direction: never more than a factor of e² at once by default.
     progress : bool, optional
         Whether to show a progress bar; by default, where the error stream is a terminal.
 
     Returns
     -------
     Optimum
-        A point at which the objective breaks down numerically counts as bad, the more so the further it is away.
+        A point at which the objective breaks down numerically counts as bad, the more so the further it is away; the
+        search never ends in one.
     """
     low, high = np.array(bounds).reshape(-1, 2).T
     start = np.clip(start, low, high)
-    count = 0
-    good: tuple[Floats, float] | None = None
     hidden = None if progress is None else not progress
     bar: tqdm[Any] = tqdm(desc="fit", unit=" evaluations", disable=hidden, leave=False)
-
-    def counted(position: Floats) -> tuple[float, Floats]:
-        nonlocal count, good
-        count += 1
-        try:
-            value, gradient = objective(position)
-        except NumericalError:
-            if good is None:
-                raise
-            # A hill around the last point that worked makes the line search turn back.
-            away = position - good[0]
-            return good[1] + 1e3 * float(away @ away), 2e3 * away
-        good = position.copy(), value
-        bar.update()
-        bar.set_postfix_str(f"-log p = {value:.4f}")
-        return value, gradient
+    counted = _Counted(objective, bar)
 
     with bar:
         if method == "adam":
-            return _adam(counted, start, low, high, max_iterations, learning_rate)
+            return counted.that_worked(_adam(counted, start, low, high, max_iterations, learning_rate), low, high)
         at_start = counted(start)
         if method == "bfgs":
             trusted = hessian is not None and not callable(hessian)
@@ -137,11 +126,14 @@ def find_minimum(
                 size = float(np.abs(at_start[1]).max(initial=0.0)) / first_step
                 hessian = max(1.0, size) * np.eye(len(start))
             steps = max_iterations if callable(hessian) else min(max_iterations, _BFGS_STEPS)
-            optimum = _quasi_newton(counted, start, at_start, low, high, hessian, steps, to_gain)
+            where = start, at_start, low, high
+            optimum, model = _quasi_newton(counted, *where, hessian, steps, to_gain, longest_step)
+            optimum = counted.that_worked(optimum, low, high)
             # Where the curvature is large and known, so may derivatives be.
-            steep = not trusted and _steepest(optimum.position, optimum.gradient, low, high) > _STEEP
+            bearable = np.clip(_NEAR * np.sqrt(np.maximum(np.diag(model), 0.0)), _STEEP, _STEEPER)
+            steep = not trusted and _steepest(optimum.position, optimum.gradient / bearable, low, high) > 1.0
             if (optimum.converged and not steep) or (steps == max_iterations and not callable(hessian)):
-                return replace(optimum, n_evaluations=count, converged=optimum.converged and not steep)
+                return replace(optimum, n_evaluations=counted.count, converged=optimum.converged and not steep)
             # In a curved valley L-BFGS forgets what no longer holds.
             start, at_start = optimum.position, (optimum.value, optimum.gradient)
         size = max(1.0, float(np.abs(at_start[1]).max(initial=0.0)) / first_step)
@@ -169,7 +161,45 @@ def find_minimum(
     gradient = size * found.jac
     steepest = _steepest(found.x, gradient, low, high)
     settled = steepest < 1e-2 or (bool(found.success) and steepest < _STEEP)
-    return Optimum(found.x, size * float(found.fun), gradient, count, settled, str(found.message))
+    optimum = Optimum(found.x, size * float(found.fun), gradient, counted.count, settled, str(found.message))
+    return counted.that_worked(optimum, low, high)
+
+
+class _Counted:
+    """An objective that counts its evaluations, and that has a hill where it breaks down numerically."""
+
+    def __init__(self, objective: Objective, bar: tqdm[Any]) -> None:
+        self._objective, self._bar, self.count = objective, bar, 0
+        self._last: tuple[Floats, float] | None = None
+        self._best: tuple[Floats, float, Floats] | None = None
+        self._broken: list[tuple[Floats, NumericalError]] = []
+
+    def __call__(self, position: Floats) -> tuple[float, Floats]:
+        self.count += 1
+        try:
+            value, gradient = self._objective(position)
+        except NumericalError as error:
+            if self._last is None:
+                raise
+            # A hill around the last point that worked makes the line search turn back.
+            self._broken.append((position.copy(), error))
+            away = position - self._last[0]
+            return self._last[1] + 1e3 * float(away @ away), 2e3 * away
+        self._last = position.copy(), value
+        if self._best is None or value < self._best[1]:
+            self._best = *self._last, gradient
+        self._bar.update()
+        self._bar.set_postfix_str(f"-log p = {value:.4f}")
+        return value, gradient
+
+    def that_worked(self, optimum: Optimum, low: Floats, high: Floats) -> Optimum:
+        """The optimum, unless it lies on the hill: then the best point off it, as if there were a bound."""
+        why = [error for position, error in self._broken if np.array_equal(position, optimum.position)]
+        if self._best is None or not why:
+            return optimum
+        position, value, gradient = self._best
+        settled = optimum.converged or _steepest(position, gradient, low, high) < 1e-2
+        return Optimum(position, value, gradient, optimum.n_evaluations, settled, f"further on, {why[0]}")
 
 
 def _held(position: Floats, gradient: Floats, low: Floats, high: Floats) -> NDArray[np.bool_]:
@@ -191,25 +221,28 @@ def _quasi_newton(
     hessian: Hessian,
     steps: int,
     to_gain: float,
-) -> Optimum:
-    """BFGS within bounds from a guess of the Hessian, for costly objectives.
+    longest_step: float,
+) -> tuple[Optimum, Floats]:
+    """BFGS within bounds from a guess of the Hessian, for costly objectives; the optimum and the Hessian there.
 
     Where the guess is a function, it is called again after every step far from the minimum: Fisher scoring.
     """
     model = np.empty(0) if callable(hessian) else hessian
     position, count = start, 1
     value, gradient = at_start
-    expected = np.inf
+    expected, size = np.inf, 1.0
     for _ in range(steps):
-        if callable(hessian) and expected > _FAR:
-            model = _with_curvature(hessian())
+        # A step that was too long has shown a curvature that the information does not know.
+        if callable(hessian) and (not len(model) or (expected > _FAR and size > 0.5)):
+            model = with_curvature(hessian())
         free = ~_held(position, gradient, low, high)
         direction = np.zeros_like(position)
         direction[free] = -np.linalg.solve(model[np.ix_(free, free)], gradient[free])
         expected = -0.5 * float(gradient @ direction)
         if expected < to_gain:
-            return Optimum(position, value, gradient, count, True, f"less than {to_gain:g} nats to gain")
-        size = min(1.0, 2.0 / float(np.abs(direction).max()))  # never more than a factor of e² at once
+            return Optimum(position, value, gradient, count, True, f"less than {to_gain:g} nats to gain"), model
+        longest = min(1.0, longest_step / float(np.abs(direction).max()))
+        size = longest
         while True:
             trial = np.clip(position + size * direction, low, high)
             count += 1
@@ -217,6 +250,7 @@ def _quasi_newton(
             if trial_value <= value + 1e-4 * float(gradient @ (trial - position)) or size < 1e-6:
                 break
             size *= 0.3
+        size /= longest
         step, change = trial - position, trial_gradient - gradient
         along = float(step @ change)
         if along > 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
@@ -228,10 +262,10 @@ def _quasi_newton(
     else:
         expected = np.inf  # a picture of the curvature that needs so many steps is not to be trusted
     settled = expected < 1e-2 or _steepest(position, gradient, low, high) < 1e-2
-    return Optimum(position, value, gradient, count, settled, f"not converged after {count} evaluations")
+    return Optimum(position, value, gradient, count, settled, f"not converged after {count} evaluations"), model
 
 
-def _with_curvature(hessian: Floats) -> Floats:
+def with_curvature(hessian: Floats) -> Floats:
     """Give a Hessian some curvature in every direction: where data say nothing, steps stay finite."""
     values, vectors = np.linalg.eigh(hessian)
     return np.asarray((vectors * np.maximum(values, _LEAST_EXPECTED)) @ vectors.T)

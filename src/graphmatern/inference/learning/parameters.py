@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphmatern._validation import FaultList, abbreviate, check_positive
-from graphmatern.errors import KernelError
+from graphmatern._validation import FaultList, abbreviate
+from graphmatern.inference.learning.priors import Prior
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = [
     "START_LENGTHSCALES",
     "Coordinate",
-    "LogNormal",
     "PriorsAndBounds",
     "free_parameters",
     "move_parameters",
@@ -47,48 +46,6 @@ _BOUNDS = {
 
 
 @dataclass(frozen=True)
-class LogNormal:
-    """A log-normal prior: the logarithm of the parameter is normal, and the fit maximises over that logarithm.
-
-    Parameters
-    ----------
-    median : float
-        Median of the parameter, and where the prior alone would put it.
-    spread : float
-        Standard deviation of its logarithm: 0.7 allows a factor of 2 either way, 2.3 a factor of 10.
-
-    Examples
-    --------
-    >>> import graphmatern as gm
-    >>> city = gm.make_roads(200, seed=0)
-    >>> y = gm.Matern(nu=1, lengthscale=5.0).on(city).sample(random_state=0).numpy()[0]
-    >>> tight = gm.LogNormal(median=2.0, spread=0.01)
-    >>> model = gm.GraphGPRegressor(city, gm.Matern(nu=1, fixed="nu"), priors={"lengthscale": tight})
-    >>> round(model.fit(city.nodes, y).kernel_.lengthscale.item(), 1)
-    2.0
-    """
-
-    median: float
-    spread: float
-
-    def __post_init__(self) -> None:
-        faults = FaultList("no prior was made", KernelError)
-        check_positive("median", self.median, faults, remedy="It is a value of the parameter.")
-        check_positive("spread", self.spread, faults, remedy="It is a standard deviation, of the logarithm.")
-        faults.raise_if_any()
-
-    def penalty(self, logarithm: float) -> tuple[float, float]:
-        """Negative log density of the logarithm, its constant included, and its derivative."""
-        z = (logarithm - np.log(self.median)) / self.spread
-        return float(0.5 * z**2 + np.log(self.spread) + 0.5 * np.log(2 * np.pi)), float(z / self.spread)
-
-    def curvature(self, logarithm: float) -> float:
-        """Second derivative of `penalty`."""
-        del logarithm  # it is the same everywhere
-        return self.spread**-2
-
-
-@dataclass(frozen=True)
 class Coordinate:
     """One free parameter as the optimiser sees it.
 
@@ -98,14 +55,17 @@ class Coordinate:
         Name for reports, such as "lengthscale".
     low, high : float
         Bounds of the unconstrained coordinate: a logarithm, or a logit for a laziness.
-    prior : LogNormal, optional
+    prior : Prior, optional
         Its prior.
+    value : callable
+        From coordinates to values of the parameter.
     """
 
     label: str
     low: float
     high: float
-    prior: LogNormal | None = None
+    prior: Prior | None = None
+    value: Callable[[Floats], Floats] = np.exp
 
 
 @dataclass(frozen=True)
@@ -116,12 +76,12 @@ class PriorsAndBounds:
     ----------
     bounds : mapping of str to (float, float)
         Least and largest value.
-    priors : mapping of str to LogNormal
+    priors : mapping of str to Prior
         Priors.
     """
 
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    priors: Mapping[str, LogNormal] = field(default_factory=dict)
+    priors: Mapping[str, Prior] = field(default_factory=dict)
 
     def concern(self, label: str) -> bool:
         """Whether anything was said about a parameter."""
@@ -137,6 +97,7 @@ class PriorsAndBounds:
         self,
         label: str,
         free: Callable[[Floats], Any] = np.log,
+        value: Callable[[Floats], Floats] = np.exp,
         *,
         low: float = -np.inf,
         high: float = np.inf,
@@ -149,11 +110,14 @@ class PriorsAndBounds:
             Its name, or path in a sum.
         free : callable
             From the parameter to its unconstrained coordinate.
+        value : callable
+            And back.
         low, high : float
             Further bounds of the coordinate, which the caller's do not replace.
         """
         least, most = np.asarray(free(np.array(self.allowed(label))), dtype=np.float64).tolist()
-        return Coordinate(label, max(low, least), min(high, most), self.priors.get(label.rpartition(".")[2]))
+        prior = self.priors.get(label.rpartition(".")[2])
+        return Coordinate(label, max(low, least), min(high, most), prior, value)
 
     def check(self, labels: Sequence[str], held: Iterable[str], faults: FaultList) -> None:
         """Note names of no parameter or of held ones, bounds that are none, and priors of another kind.
@@ -189,9 +153,13 @@ class PriorsAndBounds:
                 rule = "must be pairs of positive numbers, the smaller first"
                 faults.add("bounds", rule, f"{name!r}: {pair!r}", "Such as {'lengthscale': (1.0, 100.0)}.")
         for name, prior in self.priors.items():
-            if not isinstance(prior, LogNormal) or name == "laziness":
-                rule = "must be gm.LogNormal priors, of positive parameters"
+            if not isinstance(prior, Prior):
+                rule = "must be gm.LogNormal or other priors of this package"
                 faults.add("priors", rule, f"{name!r}: {prior!r}", "Such as {'noise': gm.LogNormal(0.1, 1.0)}.")
+            elif not prior.suitable(str(name)):
+                rule = "must suit their parameters"
+                remedy = "gm.Beta is for shares, gm.PCPrior for lengthscales (below=) and variances (above=)."
+                faults.add("priors", rule, f"{name!r}: {prior!r}", remedy)
 
 
 def _is_range(pair: Any) -> bool:
@@ -247,7 +215,7 @@ def free_parameters(module: Any, rules: PriorsAndBounds) -> tuple[list[Any], lis
         domain = type(owner).parameter(path.rpartition(".")[2].removeprefix("raw_")).domain
         label = path.replace("raw_", "").replace("_terms", "terms")
         raw.append(parameter)
-        coordinates.append(rules.coordinate(label, domain.free_values))
+        coordinates.append(rules.coordinate(label, domain.free_values, domain.bound_values))
     return raw, coordinates, np.array([parameter.item() for parameter in raw])
 
 

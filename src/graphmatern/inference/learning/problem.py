@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
+    from graphmatern.inference.learning.integrate import Integrated
     from graphmatern.inference.learning.parameters import Coordinate, Objective
     from graphmatern.inference.observations import Observations
     from graphmatern.kernels import Kernel
@@ -67,10 +68,13 @@ class Known:
         Of the parameters.
     sites : list of ndarray, optional
         Natural parameters of the sites, unless these are Gaussian noise.
+    integrated : Integrated, optional
+        What was known of the parameters, its mixture yet to be made.
     """
 
     optimum: Optimum
     sites: list[Floats] | None = None
+    integrated: Integrated | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,14 +99,20 @@ class Problem:
         How to look for the best of them.
     n_eigenpairs, n_threads : int, optional
         For engines that use them; their own choice by default.
+    device, dtype : str
+        Where the products of the moments engine are computed, and in which numbers.
     effect_precision : float
         Prior precision of the coefficients of linear effects; 0 for a flat prior, which Gaussian noise bears.
+    max_seconds : float, optional
+        What a fit may be predicted to take.
     compares : bool
         Whether to fit both Laplacians where that is cheap, if none was asked for, and to keep the better fit.
     settings : mapping
         Further options of single engines, such as the inducing nodes.
     in_variance : bool
         Whether the variance itself is to be moved by an engine that would rather move something else.
+    integrate : bool or "auto"
+        Whether to integrate over the parameters after the search; "auto" where that is worth it.
     """
 
     graph: Graph
@@ -114,10 +124,14 @@ class Problem:
     search: Search = field(default_factory=Search)
     n_eigenpairs: int | None = None
     n_threads: int | None = None
+    device: str = "cpu"
+    dtype: str = "float64"
     effect_precision: float = 0.0
+    max_seconds: float | None = None
     compares: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     in_variance: bool = False
+    integrate: bool | str = False
 
     @property
     def in_batches(self) -> bool:
@@ -150,7 +164,7 @@ class Fit:
         With the learned parameters.
     likelihood : Likelihood
         With the learned parameters.
-    posterior : Posterior
+    posterior : Posterior or Mixture
         The latent processes given the observations.
     optimum : Optimum
         Where the optimiser stopped; its value includes the priors.
@@ -168,6 +182,8 @@ class Fit:
         Updates in which negative sites were set to 0, the last resort.
     report : dict
         What else the engine has to say, such as ``prior_loss``.
+    integrated : Integrated, optional
+        What is known of the parameters, where they were integrated over.
     """
 
     engine: str
@@ -184,6 +200,7 @@ class Fit:
     settled: bool = True
     n_clipped: int = 0
     report: dict[str, Any] = field(default_factory=dict)
+    integrated: Integrated | None = None
 
     @property
     def log_evidence(self) -> float:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["is_large", "neighbourhood", "rehearse"]
+__all__ = ["is_large", "neighbourhood", "part_of_graph", "part_of_observations", "rehearse"]
 
 _LARGE = 60_000  # nodes
 _PARTS, _PART_SHARE, _PART_NODES = 8, 30, (12_000, 40_000)
@@ -33,12 +33,16 @@ _TO_GAIN = 2e-3  # nats
 
 
 def is_large(problem: Problem) -> bool:
-    """Whether a part of the problem should be fitted first."""
+    """Whether a part of the graph should be fitted first."""
+    return problem.graph.n_nodes >= _LARGE and _may_be_parted(problem)
+
+
+def _may_be_parted(problem: Problem) -> bool:
+    """Whether a part of the problem has the same parameters."""
     kernel = problem.kernel
     held = set() if kernel is None else set(getattr(kernel, "fixed", ())) - {"nu"}
     return (
-        problem.graph.n_nodes >= _LARGE
-        and problem.likelihood.gaussian
+        problem.likelihood.gaussian
         and not problem.likelihood.fixed
         and not held
         and not problem.rules.concern("variance")
@@ -46,14 +50,14 @@ def is_large(problem: Problem) -> bool:
 
 
 def rehearse(
-    problem: Problem, kind: type[Engine], number: int, search: Callable[..., Any]
-) -> tuple[Floats, Floats] | None:
-    """Optimum and curvature on part of a large graph, scaled to the whole; None where that is not worth it.
+    problem: Problem, part: Problem, kind: type[Engine], number: int, search: Callable[..., Any]
+) -> tuple[Floats, Floats | None] | None:
+    """Optimum of a part, and its curvature scaled to the whole if that is not known better; None where it failed.
 
     Parameters
     ----------
-    problem : Problem
-        The problem.
+    problem, part : Problem
+        The problem, and the part of it.
     kind : type of Engine
         The engine.
     number : int
@@ -61,12 +65,11 @@ def rehearse(
     search : callable
         Searches for the optimum of a problem with an engine; returns it, and the objective without and with priors.
     """
-    part = _part_of(problem, int(np.clip(problem.graph.n_nodes // _PART_SHARE, *_PART_NODES)))
-    if part.observations.count < _PART_OBSERVATIONS:
-        return None
     try:
         engine = kind.candidates(part, part.observations.groups)[number]()
         optimum, _, penalised = search(part, engine, None, None, _TO_GAIN)
+        if part.graph is problem.graph:
+            return optimum.position, None
         hessian = curvature(penalised, optimum.position)
         coordinates = [*engine.coordinates, part.rules.coordinate("noise")]
     except (NumericalError, GraphMaternError):
@@ -77,9 +80,10 @@ def rehearse(
     return optimum.position, hessian * (problem.observations.count / part.observations.count)
 
 
-def _part_of(problem: Problem, size: int) -> Problem:
-    """The problem on a few neighbourhoods of observed nodes, together of about ``size`` nodes."""
+def part_of_graph(problem: Problem) -> Problem | None:
+    """The problem on a few neighbourhoods of observed nodes; None where these say too little."""
     graph, observed = problem.graph, problem.observations
+    size = int(np.clip(graph.n_nodes // _PART_SHARE, *_PART_NODES))
     rng = np.random.default_rng(0)
     seeds = rng.choice(np.unique(observed.nodes), _PARTS)
     kept = np.sort(neighbourhood(graph, np.unique(seeds), size))
@@ -94,12 +98,35 @@ def _part_of(problem: Problem, size: int) -> Problem:
         None if observed.noise is None else observed.noise[rows],
         None if observed.offset is None else observed.offset[rows],
     )
+    if observations.count < _PART_OBSERVATIONS:
+        return None
     return replace(
         problem,
         graph=Graph.from_adjacency(graph.weights[kept][:, kept], masses=masses),
         observations=observations,
         search=replace(problem.search, n_restarts=0),
     )
+
+
+def part_of_observations(problem: Problem, count: int) -> Problem | None:
+    """The problem with some neighbourhoods of the observed nodes, ``count`` nodes; None where it would be another."""
+    graph, observed = problem.graph, problem.observations
+    if not _may_be_parted(problem):
+        return None
+    nodes = np.unique(observed.nodes)
+    seeds = np.unique(np.random.default_rng(0).choice(nodes, _PARTS))
+    near = neighbourhood(graph, seeds, int(count * graph.n_nodes / len(nodes)))
+    kept = np.zeros(graph.n_nodes, dtype=bool)
+    kept[near[np.isin(near, nodes)][:count]] = True
+    rows = np.flatnonzero(kept[observed.nodes])
+    observations = Observations(
+        observed.nodes[rows],
+        observed.y[rows],
+        observed.node_design,
+        None if observed.noise is None else observed.noise[rows],
+        None if observed.offset is None else observed.offset[rows],
+    )
+    return replace(problem, observations=observations, search=replace(problem.search, n_restarts=0))
 
 
 def neighbourhood(graph: Graph, seeds: Longs, size: int) -> Longs:

@@ -16,6 +16,7 @@ import numpy as np
 from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError, ResourceError
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
+from graphmatern.inference.learning.rehearsal import is_large, part_of_graph
 from graphmatern.inference.markov.precision import markov_precision
 from graphmatern.inference.markov.process import MarkovProcess, Workspace
 from graphmatern.inference.process import Engine
@@ -67,8 +68,7 @@ class MarkovEngine(Engine):
     """
 
     name: ClassVar[str] = "markov"
-    to_gain: ClassVar[float] = 1e-7
-    rehearses: ClassVar[bool] = True
+    to_gain: float = 1e-7
 
     def __init__(self, problem: Problem, groups: list[Group], nu: int) -> None:
         self._problem, self.groups = problem, groups
@@ -101,6 +101,11 @@ class MarkovEngine(Engine):
         self._free = np.array([one is not None for one in every])
         self.coordinates = [one for one in every if one is not None]
         self._dense = self._choose_dense()
+
+    @classmethod
+    def rehearsal(cls, problem: Problem) -> Problem | None:
+        """Part of a large graph."""
+        return part_of_graph(problem) if is_large(problem) else None
 
     @classmethod
     def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Self]]:
@@ -236,9 +241,21 @@ class MarkovEngine(Engine):
             found[1, 0] = self.unit_variance_slope(self.point(position)[0])
         return np.asarray(found[np.ix_(self._free, self._free)])
 
+    def values_of(self, positions: Floats) -> dict[str, Floats]:
+        """Values of lengthscale and variance at some positions; see `Engine.values_of`."""
+        found = super().values_of(positions)
+        if not self._in_variance and "variance" in found:
+            found["variance"] = np.array([self.average_variance(position) for position in positions])
+        return found
+
+    @property
+    def distinguished_by(self) -> tuple[str, float] | None:
+        """The smoothness, where several are tried."""
+        return ("nu", float(self.precision.nu)) if self._open else None
+
     def log_prior(self) -> float:
         """Log prior of the smoothness, where several are tried."""
-        prior = self._problem.rules.priors.get("nu")
+        prior = self._problem.rules.priors.get("nu") if self._open else None
         return 0.0 if prior is None else -prior.penalty(float(np.log(self.precision.nu)))[0]
 
     # ------------------------------------------------------------------ the fit

@@ -13,55 +13,110 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
-from scipy.fft import dct
 
 from graphmatern._validation import warn
 from graphmatern.errors import NumericalError, NumericalWarning, ResourceError
+from graphmatern.inference.learning.optimize import with_curvature
 from graphmatern.inference.learning.parameters import free_parameters, move_parameters
+from graphmatern.inference.learning.rehearsal import part_of_observations
+from graphmatern.inference.moments.device import DeviceProducts
+from graphmatern.inference.moments.krylov import Accuracy, KrylovConditioned, KrylovProcess
 from graphmatern.inference.moments.operator import LaplacianOperator, coefficients_from_values
 from graphmatern.inference.moments.predictive import PriorField
 from graphmatern.inference.moments.process import MomentProcess, ObservedNodes
+from graphmatern.inference.moments.values import KernelValues
 from graphmatern.inference.process import Engine
 from graphmatern.inference.spectral.engine import starting_kernel, typical_starts
-from graphmatern.sparse import available_memory, format_bytes
+from graphmatern.sparse import ChebyshevProducts, available_memory, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+    from scipy.sparse import csr_array
 
+    from graphmatern.graph import Graph
     from graphmatern.inference.learning.parameters import Coordinate
     from graphmatern.inference.learning.problem import Problem
     from graphmatern.inference.observations import Group
+    from graphmatern.inference.process import Conditioned
     from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
 
-__all__ = ["MomentsEngine", "laplacian_operator", "moments_seconds"]
+__all__ = [
+    "MOST_DEGREE",
+    "TOLERANCE",
+    "MomentsEngine",
+    "ample_degree",
+    "first_below",
+    "laplacian_operator",
+    "moments_seconds",
+    "truncation_errors",
+]
 
-TOLERANCE = 1e-10  # of K, relative in spectral norm
-_FIRST_DEGREE, _MOST_DEGREE = 32, 2_000
+# Of K, relative in spectral norm; for predictions less, as leaving one observation out magnifies errors.
+TOLERANCE, _TOLERANCE_OF_PREDICTIONS = 1e-10, 1e-12
+_PART = 200  # of many observed nodes, which are fitted first
+_MOST_PROBES = 128
+_ITERATIONS = 25  # of conjugate gradients, about
+_ROUGH, _FINE = 0.5, 0.35  # errors of an optimum due to probes, relative to the data's: too large, and aimed at
+_FIRST_DEGREE, MOST_DEGREE = 32, 2_000
 _SOON = 3.0  # seconds of products for a start that may not be needed
 _BUDGET = 600.0  # seconds of products, beyond which degrees are not raised
 _SAMPLES = 600  # parameters from which the combinations that are kept are found
 _KEPT = 1e-13  # relative size of those that are not
-_PER_PRODUCT = 2.5e-9  # seconds per entry and column of a product, on one processor
+# Seconds per entry and column of a product on one processor: in cache, and what is added where graphs outgrow it.
+_PER_PRODUCT, _FROM_MEMORY, _OUTGROWN = 0.6e-9, 1.0e-9, 5_000_000
 _SEED = 7
 
 
-def laplacian_operator(problem: Problem) -> LaplacianOperator:
-    """The operator of a problem's Laplacian, made once and kept with the graph."""
-    key = ("moments", problem.normalized, problem.n_threads)
+def laplacian_operator(
+    graph: Graph, normalized: bool, n_threads: int | None = None, device: str = "cpu", dtype: str = "float64"
+) -> LaplacianOperator:
+    """The operator of a graph's Laplacian, made once and kept with the graph."""
 
     def make() -> LaplacianOperator:
-        return LaplacianOperator(problem.graph, normalized=bool(problem.normalized), n_threads=problem.n_threads)
+        def products(matrix: csr_array[Any], low: float, high: float) -> ChebyshevProducts:
+            if device == "cpu" and dtype == "float64":
+                return ChebyshevProducts(matrix, low, high, n_threads)
+            return DeviceProducts(matrix, low, high, torch.device(device), getattr(torch, dtype))
 
-    return problem.graph.cached(key, make)
+        return LaplacianOperator(graph, normalized=normalized, products=products)
+
+    return graph.cached(("moments", normalized, n_threads, device, dtype), make)
 
 
 def moments_seconds(nnz: int, n_observed: int, degree: int, n_threads: int = 2) -> float:
     """About how long moments of a degree take."""
-    return _PER_PRODUCT * nnz * n_observed * degree / n_threads
+    per_product = _PER_PRODUCT + _FROM_MEMORY * min(1.0, nnz / _OUTGROWN)
+    return per_product * float(nnz) * n_observed * degree / n_threads
+
+
+def truncation_errors(weights: Callable[..., torch.Tensor], operator: LaplacianOperator, most: int) -> Floats:
+    """Errors of polynomials of each degree up to ``most`` in place of a kernel's function; shape (most + 1,).
+
+    ``weights`` is `Kernel.spectral_weights`, or something like it.
+    """
+
+    def values(points: Floats) -> Floats:
+        # The scale does not matter: any positive norms serve.
+        found = weights(torch.as_tensor(points), torch.ones(len(points), dtype=torch.float64), 1)
+        return np.asarray(found.numpy())
+
+    with torch.no_grad():
+        return operator.truncation_errors(values, most)
+
+
+def ample_degree(degree: int, most: int = MOST_DEGREE) -> int:
+    """A little more than is needed now, as it will be needed soon."""
+    return int(np.clip(1.25 * degree, _FIRST_DEGREE, most))
+
+
+def first_below(errors: Floats, tolerance: float) -> int | None:
+    """The first degree whose error is small enough; None where there is none."""
+    enough = np.flatnonzero(errors <= tolerance)
+    return int(enough[0]) if len(enough) else None
 
 
 class MomentsEngine(Engine):
@@ -76,21 +131,37 @@ class MomentsEngine(Engine):
     """
 
     name: ClassVar[str] = "moments"
-    to_gain: ClassVar[float] = 1e-7
+    #: Observed nodes between which the covariance is kept; with more, it is a matter of products.
+    most_dense: ClassVar[int] = 4_000
+    #: How exact these are.
+    accuracy: Accuracy = Accuracy()
 
     def __init__(self, problem: Problem, groups: list[Group]) -> None:
         self.groups, self._problem = groups, problem
         self._kernel = starting_kernel(problem)
         self._kernel.check_laplacian(bool(problem.normalized))
         self._raw, self.coordinates, self.start = free_parameters(self._kernel, problem.rules)
-        self._operator = laplacian_operator(problem)
+        self._operator = laplacian_operator(
+            problem.graph, bool(problem.normalized), problem.n_threads, problem.device, problem.dtype
+        )
         self._observed = ObservedNodes(groups)
-        self._check_memory()
+        self.has_information = self._many = len(self._observed.nodes) > self.most_dense
+        self._tolerance = self.accuracy.kernel if self._many else TOLERANCE
+        # Further away, moments of higher degrees are needed, perhaps for nothing.
+        self.longest_step = 2.0 if self._many else 0.7
+        self.to_gain = 5e-3 if self._many else 1e-7
+        self._errors: dict[str, Any] = {}
+        self._check_size()
         self._degree = 0
-        per_degree = moments_seconds(self._operator.products.nnz, len(self._observed.nodes), 1)
-        self._most_degree = int(np.clip(_BUDGET / per_degree, _FIRST_DEGREE, _MOST_DEGREE))
+        self._per_degree = moments_seconds(self._operator.products.nnz, self._n_columns, 1)
+        self._most_degree = int(np.clip(_BUDGET / self._per_degree, _FIRST_DEGREE, MOST_DEGREE))
         if problem.search.optimizer is not None:
             self.coordinates = [self._bounded(place, one) for place, one in enumerate(self.coordinates)]
+
+    @property
+    def _n_columns(self) -> int:
+        """How many columns go through a polynomial: of every observed node once, or of every iteration."""
+        return self.accuracy.n_probes * _ITERATIONS if self._many else len(self._observed.nodes)
 
     def _bounded(self, place: int, coordinate: Coordinate) -> Coordinate:
         """Bound a lengthscale by what polynomials of the highest degree can express."""
@@ -104,7 +175,7 @@ class MomentsEngine(Engine):
         def fits(value: float) -> bool:
             position[place] = value
             move_parameters(self._raw, position)
-            return self._truncation(self._most_degree) <= TOLERANCE
+            return self._truncation(self._most_degree) <= self._tolerance
 
         low, high = coordinate.low, coordinate.high
         if not fits(low):
@@ -120,13 +191,30 @@ class MomentsEngine(Engine):
         return replace(coordinate, high=min(coordinate.high, low))
 
     @classmethod
+    def rehearsal(cls, problem: Problem) -> Problem | None:
+        """Some of many observations."""
+        many = len(np.unique(problem.observations.nodes)) > cls.most_dense
+        return part_of_observations(problem, _PART) if many else None
+
+    @classmethod
     def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Self]]:
         """The engine itself."""
         return [lambda: cls(problem, groups)]
 
-    def _check_memory(self) -> None:
+    def _check_size(self) -> None:
+        """Refuse what there is no memory for, and likelihoods that need the variances of too many observations."""
         count = len(self._observed.nodes)
-        needed = 8 * (200 + 60) * count**2
+        if self._many and not self._problem.exact:
+            raise ResourceError(
+                "likelihoods other than Gaussian noise need dense matrices between the observed nodes, here "
+                f"{count:,}; engine='moments' makes them for up to {self.most_dense:,}. Use engine='spectral' with "
+                "some hundred eigenpairs, engine='markov' where the graph does not fill in, or fewer observations."
+            )
+        n, width = (
+            self._problem.graph.n_nodes,
+            self.accuracy.n_probes + sum(group.data.shape[1] for group in self.groups),
+        )
+        needed = 8 * (6 * count * width + 8 * n * 32) if self._many else 8 * (200 + 60) * count**2
         if needed > 0.8 * available_memory():
             raise ResourceError(
                 f"moments of {count:,} observed nodes need about {format_bytes(needed)} of memory, of "
@@ -137,33 +225,25 @@ class MomentsEngine(Engine):
     # ------------------------------------------------------------------ degrees
     def _values(self, degree: int) -> torch.Tensor:
         """W at the Chebyshev points of a degree, where the kernel's parameters are, differentiable in them."""
-        traces, _ = self._operator.traces(degree)
         points = torch.as_tensor(self._operator.eigenvalues(degree))
-        norms = torch.as_tensor(coefficients_from_values(degree).T @ traces)
+        norms = torch.as_tensor(self._operator.squared_norms(degree))
         return self._kernel.spectral_weights(points, norms, self._problem.graph.n_nodes)
+
+    def _tail(self, most: int) -> Floats:
+        """Largest error of a polynomial of each degree up to ``most``, relative to the largest value; (most + 1,)."""
+        return truncation_errors(self._kernel.spectral_weights, self._operator, most)
 
     def _truncation(self, degree: int) -> float:
         """Largest error of the interpolating polynomial, relative to the largest value of the kernel's function."""
-        finer = 2 * degree + 1
-        points = torch.as_tensor(self._operator.eigenvalues(finer))
-        with torch.no_grad():
-            # The scale does not matter: any positive norms serve.
-            values = self._kernel.spectral_weights(points, torch.ones(finer + 1, dtype=torch.float64), 1).numpy()
-        coefficients = dct(values) / (finer + 1)  # the first is twice what it should be, and is not used
-        return float(np.abs(coefficients[degree + 1 :]).sum() / np.abs(values).max())
+        return float(self._tail(degree)[-1])
 
-    def needed_degree(self, most: int = _MOST_DEGREE) -> int | None:
+    def needed_degree(self, most: int = MOST_DEGREE, tolerance: float | None = None) -> int | None:
         """Degree at which the kernel, as it is, is accurate enough; None where it would be absurd."""
-        degree = _FIRST_DEGREE
-        while self._truncation(degree) > TOLERANCE:
-            if degree >= most:
-                return None
-            degree = min(int(1.5 * degree), most)
-        return degree
+        return first_below(self._tail(most), self._tolerance if tolerance is None else tolerance)
 
     def _extend(self, position: Floats) -> None:
         """Raise the degree until the kernel at a position is accurate; refuse where that takes too long."""
-        if self._degree and self._truncation(self._degree) <= TOLERANCE:
+        if not self._many and self._degree and self._truncation(self._degree) <= self._tolerance:
             return
         degree = self.needed_degree(self._most_degree)
         if degree is None:
@@ -172,7 +252,10 @@ class MomentsEngine(Engine):
                 "(a) a long lengthscale: bound it; (b) weights or degrees over many orders of magnitude: use "
                 "normalized=True; (c) a road-like graph: use engine='markov'."
             )
-        self._degree = max(degree, self._degree)
+        if self._many:
+            self._degree = degree
+            return
+        self._degree = ample_degree(degree, self._most_degree)
         self._observed.make(self._operator, self._degree, self._combinations(position))
 
     def _combinations(self, position: Floats) -> Floats:
@@ -192,17 +275,24 @@ class MomentsEngine(Engine):
         return np.asarray(left[:, sizes > _KEPT * sizes[0]])
 
     # ------------------------------------------------------------------ the process
-    def at(self, position: Floats) -> MomentProcess:
+    def at(self, position: Floats) -> MomentProcess | KrylovProcess:
         """Return the process at some coordinates."""
         move_parameters(self._raw, position)
         self._extend(position)
-        values, here = self._values(self._degree), position.copy()
-        return MomentProcess(self._observed, self.groups, values, self._raw, lambda: self._prior(here))
+        values, here = KernelValues(self._values(self._degree), self._raw), position.copy()
+
+        def prior() -> PriorField:
+            return self._prior(here)
+
+        if self._many:
+            return KrylovProcess(self._operator, self.groups, values, self.accuracy, prior)
+        return MomentProcess(self._observed, self.groups, values, prior)
 
     def _prior(self, position: Floats) -> PriorField:
         """The process on all nodes, by polynomials of no higher degree than it needs."""
         move_parameters(self._raw, position)
-        degree = min(self.needed_degree() or self._degree, self._degree)
+        tolerance = self._tolerance if self._many else _TOLERANCE_OF_PREDICTIONS
+        degree = self.needed_degree(tolerance=tolerance) or self._degree
         with torch.no_grad():
             values = self._values(degree).numpy()
         both = np.stack([values, np.sqrt(np.maximum(values, 0.0))], axis=1)
@@ -219,8 +309,7 @@ class MomentsEngine(Engine):
         for start in typical_starts(self.coordinates, self.start):
             move_parameters(self._raw, start)
             degree = self.needed_degree(self._most_degree)
-            count = len(self._observed.nodes)
-            if degree and (not starts or moments_seconds(self._operator.products.nnz, count, degree) < _SOON):
+            if degree and (not starts or self._per_degree * degree < _SOON):
                 starts.append(start)
         return starts
 
@@ -244,7 +333,33 @@ class MomentsEngine(Engine):
         count = single.shape[0]
         spread = float(single.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0
         self._warn_of_noise(error * float(np.abs(values).max()))
-        return {"degree": self._degree, "truncation_error": error, "variance_error": spread}
+        return {"degree": self._degree, "truncation_error": error, "variance_error": spread, **self._errors}
+
+    def refine(self, conditioned: Callable[[], Sequence[tuple[Conditioned, int]]]) -> bool:
+        """Take more probes where they move the optimum by a good part of what the data leave open."""
+        if not self._many:
+            return False
+        many = [(one, r) for one, r in conditioned() if isinstance(one, KrylovConditioned)]
+        learned = [] if "noise" in self._problem.likelihood.fixed else ["noise"]
+        labels = [*(one.label for one in self.coordinates), *learned]
+        count, size = self.accuracy.n_probes, len(labels)
+        # Groups share their probes, so that errors add up before they are squared.
+        pairs = [(r, *one.deviations()) for one, r in many]
+        of_evidence = np.asarray(sum(r * own for r, own, _ in pairs))
+        of_gradient = np.asarray(sum(r * own for r, _, own in pairs))[:, :size]
+        self._errors = {"probes": count, "evidence_error": float(of_evidence.std(ddof=1) / np.sqrt(count))}
+        if self._problem.search.optimizer is None or not labels:
+            return False
+        information = np.asarray(sum(r * one.information() for one, r in many))[:size, :size]
+        covariance = np.linalg.inv(with_curvature(information))
+        moved = covariance @ (of_gradient.T @ of_gradient / (count * (count - 1))) @ covariance
+        errors, known = np.sqrt(np.diag(moved)), np.sqrt(np.diag(covariance))
+        self._errors["parameter_errors"] = dict(zip(labels, map(float, errors), strict=True))
+        share = float((errors / known).max())
+        if share <= _ROUGH or count >= _MOST_PROBES:
+            return False
+        self.accuracy = replace(self.accuracy, n_probes=min(_MOST_PROBES, int(np.ceil(count * (share / _FINE) ** 2))))
+        return True
 
     def _warn_of_noise(self, absolute: float) -> None:
         noise = getattr(self._problem.likelihood, "noise", None)

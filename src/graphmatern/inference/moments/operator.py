@@ -7,15 +7,19 @@ it is linear in the values w = a Ψ(λ) there, so K = Σ w P with matrices P tha
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.fft import dct
 
 from graphmatern.graph import largest_eigenvalue_bound
 from graphmatern.sparse import ChebyshevProducts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
+    from scipy.sparse import csr_array
 
     from graphmatern.graph import Graph
 
@@ -26,6 +30,7 @@ __all__ = ["LaplacianOperator", "chebyshev_points", "coefficients_from_values"]
 
 _EXACT_NODES = 2_000  # up to here, traces come from all eigenpairs
 _PROBES = 32  # for traces of larger graphs
+_DEGREES = 32  # by which degrees of traces are raised
 _SEED = 20210413
 
 
@@ -52,21 +57,56 @@ class LaplacianOperator:
         The graph.
     normalized : bool
         Which Laplacian.
-    n_threads : int, optional
-        Threads of the products.
+    products : callable
+        Makes what multiplies, from a matrix and bounds on its eigenvalues.
     """
 
-    def __init__(self, graph: Graph, *, normalized: bool, n_threads: int | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        normalized: bool,
+        products: Callable[[csr_array[Any], float, float], ChebyshevProducts] = ChebyshevProducts,
+    ) -> None:
         laplacian = graph.laplacian(normalized)
         self.graph, self.normalized = graph, normalized
         self.high = _largest_eigenvalue(graph, normalized)
-        self.products = ChebyshevProducts(laplacian, 0.0, self.high, n_threads)
+        self.products = products(laplacian, 0.0, self.high)
         self._root_mass = None if graph.masses is None else np.sqrt(graph.masses)
         self._traces: dict[int, tuple[Floats, Floats]] = {}
 
     def eigenvalues(self, degree: int) -> Floats:
         """Chebyshev points in the range of the Laplacian's eigenvalues; shape (degree + 1,)."""
         return np.asarray(0.5 * self.high * (1.0 + chebyshev_points(degree)))
+
+    def squared_norms(self, degree: int) -> Floats:
+        """What stands in for the squared norms of eigenvectors at the Chebyshev points: traces, spread over them.
+
+        Returns
+        -------
+        ndarray, shape (degree + 1,)
+        """
+        return np.asarray(coefficients_from_values(degree).T @ self.traces(degree)[0])
+
+    def truncation_errors(self, function: Callable[[Floats], Floats], most: int) -> Floats:
+        """Largest error of the polynomial of each degree up to ``most``, relative to the function's largest value.
+
+        Parameters
+        ----------
+        function : callable
+            From eigenvalues, shape (n,), to values, shape (..., n); of several functions the worst counts.
+        most : int
+            The highest degree.
+
+        Returns
+        -------
+        ndarray, shape (most + 1,)
+        """
+        finer = 2 * most + 1
+        values = function(self.eigenvalues(finer)).reshape(-1, finer + 1)
+        sizes = np.abs(dct(values)) / (finer + 1)  # the first is twice what it should be, and is not used
+        tails = np.cumsum(sizes[:, ::-1], axis=1)[:, ::-1][:, 1 : most + 2]
+        return np.asarray((tails / np.abs(values).max(axis=1, keepdims=True)).max(axis=0))
 
     def unscaled(self, matrices: Floats, nodes: Longs) -> Floats:
         """A^(−½) X A^(−½) for matrices between some nodes; shape (..., n, n)."""
@@ -86,6 +126,30 @@ class LaplacianOperator:
         """A^(−½) Σ c_k T_k(S) V: draws of a process, from white noise, for coefficients of a square root."""
         found = self.products.apply(coefficients, columns)
         return found if self._root_mass is None else np.asarray(found / self._root_mass[:, None])
+
+    def row_squares(self, nodes: Longs, coefficients: Floats, columns: Floats) -> Floats:
+        """Sums of the squares of every row of A^(−½) Σ c_k T_k(S) A^(−½) V, V at some nodes; shape (n_nodes,)."""
+        if self._root_mass is None:
+            return self.products.row_squares(nodes, coefficients, columns)
+        found = self.products.row_squares(nodes, coefficients, columns / self._root_mass[nodes][:, None])
+        return np.asarray(found / self._root_mass**2)
+
+    def between(self, nodes: Longs, coefficients: Floats, columns: Floats) -> Floats:
+        """A^(−½) Σ c_k T_k(S) A^(−½) between some nodes, each once, times columns; shape (n_sets, n, k).
+
+        ``coefficients`` has a column for each set, shape (degree + 1, n_sets).
+        """
+        if self._root_mass is None:
+            return self.products.between(nodes, coefficients, columns)
+        scale = self._root_mass[nodes][:, None]
+        return np.asarray(self.products.between(nodes, coefficients, columns / scale) / scale)
+
+    def forms(self, nodes: Longs, left: Floats, right: Floats, degree: int) -> Floats:
+        """Forms uᵀ A^(−½) T_k(S) A^(−½) v between some nodes, for pairs of columns; shape (degree + 1, k)."""
+        if self._root_mass is None:
+            return self.products.forms(nodes, left, right, degree)
+        scale = self._root_mass[nodes][:, None]
+        return self.products.forms(nodes, left / scale, right / scale, degree)
 
     def units(self, nodes: Longs) -> Floats:
         """Columns of the identity; shape (n_nodes, n)."""
@@ -119,11 +183,11 @@ class LaplacianOperator:
         deviations : ndarray, shape (degree + 1, n_probes)
             Zero where traces are exact.
         """
-        for known, found in self._traces.items():
-            if known >= degree:
-                return found[0][: degree + 1], found[1][: degree + 1]
-        self._traces[degree] = self._exact(degree) if self.exact_traces else self._estimated(degree)
-        return self._traces[degree]
+        if not any(known >= degree for known in self._traces):
+            most = _DEGREES * -(-degree // _DEGREES)  # a little more than is needed now will be needed soon
+            self._traces = {most: self._exact(most) if self.exact_traces else self._estimated(most)}
+        (found,) = self._traces.values()
+        return found[0][: degree + 1], found[1][: degree + 1]
 
     def _exact(self, degree: int) -> tuple[Floats, Floats]:
         spectrum = self.graph.spectrum(normalized=self.normalized)
@@ -133,7 +197,7 @@ class LaplacianOperator:
 
     def _estimated(self, degree: int) -> tuple[Floats, Floats]:
         rng = np.random.default_rng(_SEED)
-        probes = np.asarray(rng.integers(0, 2, (self.graph.n_nodes, _PROBES)) * 2.0 - 1.0, dtype=np.float64)
+        probes = np.asarray(rng.integers(0, 2, (self.graph.n_nodes, _PROBES), dtype=np.int8) * 2.0 - 1.0)
         weights = None if self.graph.masses is None else 1.0 / self.graph.masses
         found = self.products.traces(weights, degree, probes)
         # What is known exactly: the diagonals of the identity and of S itself.

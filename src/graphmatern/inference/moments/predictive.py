@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg as la
 
 from graphmatern.inference.dense import root_of
+from graphmatern.inference.moments.diagonal import Diagonal, estimate_diagonal
 from graphmatern.inference.observations import sum_by_node
 from graphmatern.inference.process import Predictive
 
@@ -16,18 +17,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.inference.dense import CovarianceConditioned
+    from graphmatern.inference.moments.krylov import KrylovConditioned
     from graphmatern.inference.moments.operator import LaplacianOperator
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["MomentPredictive", "PriorField"]
+__all__ = ["KrylovPredictive", "MomentPredictive", "PriorField"]
 
 _KEPT_ENTRIES = 2**27  # of covariances between all nodes and those observed
+_LANDMARKS = 1_000  # observed nodes, at most, whose columns help to estimate prior variances
+_RANK = 1e-8  # relative size of eigenvalues that count
 _EXACT_NODES = 4_000  # prior variances of so many nodes are computed one by one
-_PROBES = 64  # for prior variances of more
 _AT_ONCE = 64
-_SEED = 11
+_SOLVED_NODES = 256  # posterior variances of so many nodes are solved for one by one
+_PROBES, _SEED = 256, 12  # for the variances of many observed nodes
+_ROUGHLY = 1e-2  # residuals, relative, of estimates
 
 
 class PriorField:
@@ -48,18 +53,49 @@ class PriorField:
 
     def spread(self, nodes: Longs, columns: Floats) -> Floats:
         """K between all nodes and some, each once, times columns; shape (n_nodes, k)."""
-        if self.n_nodes * len(nodes) <= _KEPT_ENTRIES:
-            key = nodes.tobytes()
-            if key not in self._cross:
-                self._cross[key] = self.columns(nodes)
-            return np.asarray(self._cross[key] @ columns)
+        known = self.kept_columns(nodes)
+        if known is not None:
+            return np.asarray(known @ columns)
         full = np.zeros((self.n_nodes, columns.shape[1]))
         full[nodes] = columns
         return self.operator.apply(self.coefficients, full)
 
+    def row_squares(self, nodes: Longs, columns: Floats) -> Floats:
+        """Sums of the squares of the rows of K between all nodes and some, each once, times columns; (n_nodes,)."""
+        known = self.kept_columns(nodes)
+        if known is None:
+            return self.operator.row_squares(nodes, self.coefficients, columns)
+        found = np.zeros(self.n_nodes)
+        for start in range(0, columns.shape[1], _AT_ONCE):
+            images = known @ columns[:, start : start + _AT_ONCE]
+            found += np.einsum("ij,ij->i", images, images)
+        return found
+
     def columns(self, nodes: Longs) -> Floats:
         """Columns of K; shape (n_nodes, n)."""
         return self.operator.apply(self.coefficients, self.operator.units(nodes))
+
+    def kept_columns(self, nodes: Longs) -> Floats | None:
+        """Columns of K, computed once; None where they would be too many. Shape (n_nodes, n)."""
+        key, most = nodes.tobytes(), _KEPT_ENTRIES // self.n_nodes
+        if key not in self._cross and len(nodes) <= most:
+            if len(nodes) + sum(len(one) for one in self._cross) // nodes.itemsize > most:
+                self._cross.clear()
+            self._cross[key] = self.columns(nodes)
+        return self._cross.get(key)
+
+    def between(self, left: Longs, right: Longs, *, keep: bool) -> Floats:
+        """K between some nodes and others; shape (n_left, n_right).
+
+        ``keep`` keeps the columns of ``right``, where they are not too many, for other nodes on the left.
+        """
+        known = self.kept_columns(right) if keep else None
+        if known is not None:
+            return known[left]
+        found = np.empty((len(left), len(right)))
+        for start in range(0, len(right), _AT_ONCE):
+            found[:, start : start + _AT_ONCE] = self.columns(right[start : start + _AT_ONCE])[left]
+        return found
 
     def draw(self, count: int, rng: np.random.Generator) -> Floats:
         """Draws of the process; shape (n_nodes, count)."""
@@ -69,7 +105,7 @@ class PriorField:
         """Prior variances of some nodes: one by one for few, else all of them from probes; shape (n,)."""
         distinct, place = np.unique(nodes, return_inverse=True)
         if len(distinct) > _EXACT_NODES:
-            return self.estimated_variances[0][nodes]
+            return self.estimated_variances.values[nodes]
         found = np.empty(len(distinct))
         for start in range(0, len(distinct), _AT_ONCE):
             part = distinct[start : start + _AT_ONCE]
@@ -77,28 +113,40 @@ class PriorField:
         return found[place]
 
     @cached_property
-    def estimated_variances(self) -> tuple[Floats, Floats]:
-        """Prior variances of all nodes from probes, and their standard errors; each of shape (n_nodes,).
+    def estimated_variances(self) -> Diagonal:
+        """Prior variances of all nodes from probes.
 
-        What the Laplacian maps to 0 is taken out of the probes: its part is exact, and would be most of the error.
+        What kept columns K_·x explain, K_·x K_xx⁻¹ K_x·, is exact: only the rest, which is what data at x leave open at
+        most, is estimated. So no posterior variance is negative, and those near data are not lost in the error.
         """
-        graph, rng, operator = self.operator.graph, np.random.default_rng(_SEED), self.operator
-        null, parts = operator.null_vectors, graph.components
-        weight = float(self.coefficients @ (-1.0) ** np.arange(len(self.coefficients)))
-        total, squares = np.zeros(self.n_nodes), np.zeros(self.n_nodes)
-        for start in range(0, _PROBES, _AT_ONCE):
-            count = min(_AT_ONCE, _PROBES - start)
-            probes = np.asarray(rng.integers(0, 2, (self.n_nodes, count)) * 2.0 - 1.0, dtype=np.float64)
-            images = operator.products.apply(self.coefficients, probes)
-            along = sum_by_node(parts, null[:, None] * probes, int(parts.max()) + 1)
-            images -= weight * null[:, None] * along[parts]
-            single = probes * images
-            total += single.sum(axis=1)
-            squares += (single**2).sum(axis=1)
-        mean = total / _PROBES
-        error = np.sqrt(np.maximum(squares / _PROBES - mean**2, 0.0) / _PROBES)
-        inverse_mass = 1.0 if graph.masses is None else 1.0 / graph.masses
-        return np.maximum((mean + weight * null**2) * inverse_mass, 0.0), error * inverse_mass
+        operator = self.operator
+        root = self._explained_root
+        if operator.graph.masses is not None:
+            root = root * np.sqrt(operator.graph.masses)[:, None]
+
+        def times(columns: Floats) -> Floats:
+            return np.asarray(operator.products.apply(self.coefficients, columns) - root @ (root.T @ columns))
+
+        return in_masses(estimate_diagonal(operator, times, np.einsum("ij,ij->i", root, root)), operator)
+
+    @property
+    def _explained_root(self) -> Floats:
+        """Φ with ΦΦᵀ = K_·x K_xx⁻¹ K_x· for the largest set x of which columns are kept; shape (n_nodes, rank)."""
+        sets = [np.frombuffer(key, dtype=np.int64) for key in self._cross]
+        x = max((one for one in sets if len(one) <= _LANDMARKS), key=len, default=None)
+        if x is None:
+            return np.zeros((self.n_nodes, 0))
+        columns = self._cross[x.tobytes()]
+        values, vectors = la.eigh(0.5 * (columns[x] + columns[x].T))
+        keep = values > _RANK * values.max()
+        return np.asarray(columns @ (vectors[:, keep] / np.sqrt(values[keep])))
+
+
+def in_masses(found: Diagonal, operator: LaplacianOperator) -> Diagonal:
+    """The diagonal of A^(−½) X A^(−½), from that of X."""
+    masses = operator.graph.masses
+    inverse = 1.0 if masses is None else 1.0 / masses
+    return Diagonal(found.values * inverse, found.errors * inverse, found.n_probes)
 
 
 class MomentPredictive(Predictive):
@@ -137,20 +185,30 @@ class MomentPredictive(Predictive):
         """Prior minus posterior variance of all nodes, K_·x C⁻¹ K_x·; shape (n_nodes,)."""
         found = np.zeros(self._prior.n_nodes)
         for sign, root in zip((1.0, -1.0), self._inverse_root, strict=True):
-            for start in range(0, root.shape[1], _AT_ONCE):
-                images = self._spread(root[:, start : start + _AT_ONCE])
-                found += sign * np.einsum("ij,ij->i", images, images)
+            columns = sum_by_node(self._place, root, len(self._observed))
+            found += sign * self._prior.row_squares(self._observed, columns)
+        return found
+
+    @cached_property
+    def _at_observed(self) -> Floats:
+        """Variances of the observed nodes, without the digits that subtraction costs; shape (n_distinct,)."""
+        found = np.empty(len(self._observed))
+        found[self._place] = self._conditioned.variance()
         return found
 
     def variances(self, nodes: Longs) -> Floats:
         """Variances of f at some nodes; shape (n_nodes,)."""
-        return np.asarray(np.maximum(self._prior.variances(nodes) - self._explained[nodes], 0.0))
+        found, observed = np.empty(len(nodes)), np.isin(nodes, self._observed)
+        found[observed] = self._at_observed[np.searchsorted(self._observed, nodes[observed])]
+        others = nodes[~observed]
+        if len(others):
+            explained = self._explained[others]  # first, as it keeps columns that prior variances are estimated with
+            found[~observed] = np.maximum(self._prior.variances(others) - explained, 0.0)
+        return found
 
     def covariances(self, nodes: Longs) -> Floats:
         """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
-        found = np.empty((len(nodes), len(nodes)))
-        for start in range(0, len(nodes), _AT_ONCE):
-            found[:, start : start + _AT_ONCE] = self._prior.columns(nodes[start : start + _AT_ONCE])[nodes]
+        found = self._prior.between(nodes, nodes, keep=False)
         for sign, root in zip((-1.0, 1.0), self._inverse_root, strict=True):
             images = self._spread(root)[nodes]
             found += sign * (images @ images.T)
@@ -179,3 +237,102 @@ class MomentPredictive(Predictive):
         posterior = covariance - covariance @ conditioned.inverse @ covariance
         drawn = root_of(0.5 * (posterior + posterior.T)) @ normal
         return np.asarray((vectors[:, keep] / values[keep]) @ (vectors[:, keep].T @ (prior - drawn)))
+
+
+class KrylovPredictive(Predictive):
+    """The process under sites at more nodes than fit a dense matrix.
+
+    Parameters
+    ----------
+    prior : PriorField
+        The process on all nodes.
+    conditioned : KrylovConditioned
+        The process at the observations.
+    """
+
+    def __init__(self, prior: PriorField, conditioned: KrylovConditioned) -> None:
+        self._prior, self._conditioned = prior, conditioned
+        self._exactly = conditioned.accuracy.predictions
+
+    def _spread(self, solved: Floats) -> Floats:
+        """K between all nodes and those observed, times D u; shape (n_nodes, k)."""
+        return self._prior.spread(self._conditioned.nodes, self._conditioned.unwhiten(solved))
+
+    def means(self, nodes: Longs, potentials: Floats) -> Floats:
+        """Means of f at some nodes; shape (n_nodes, k)."""
+        conditioned = self._conditioned
+        return self._spread(conditioned.solve_whitened(conditioned.whiten(potentials), self._exactly))[nodes]
+
+    def _explained_by_data(self, covariances: Floats, tolerance: float) -> Floats:
+        """Solve for covariances with the observed nodes: B⁻¹ D K_x·; shape (n_distinct, k)."""
+        conditioned = self._conditioned
+        return conditioned.solve_whitened(conditioned.unwhiten(covariances), tolerance)
+
+    @cached_property
+    def estimated_variances(self) -> Diagonal:
+        """Variances of all nodes from probes."""
+        operator, observed = self._prior.operator, self._conditioned.nodes
+        masses = operator.graph.masses
+        root = 1.0 if masses is None else np.sqrt(masses)[:, None]
+
+        def times(columns: Floats) -> Floats:
+            prior = operator.apply(self._prior.coefficients, root * columns)
+            return np.asarray(root * (prior - self._spread(self._explained_by_data(prior[observed], _ROUGHLY))))
+
+        # No node is known better than by its own sites with all others given, where K⁻¹ is at its largest.
+        precision = np.zeros(operator.graph.n_nodes)
+        precision[observed] = self._conditioned.node_precision / (1.0 if masses is None else masses[observed])
+        least = 1.0 / (1.0 / max(float(self._prior.coefficients.sum()), 1e-300) + precision)
+        return in_masses(estimate_diagonal(operator, times, least=least), operator)
+
+    @cached_property
+    def _estimated_at_observed(self) -> Floats:
+        """Variances of the observed nodes with sites from probes, as η S = I − B⁻¹; others are NaN; (n_distinct,)."""
+        conditioned, rng = self._conditioned, np.random.default_rng(_SEED)
+        root = conditioned.unwhiten(np.ones((len(conditioned.nodes), 1)))[:, 0]
+        left = np.zeros(len(root))
+        for _ in range(0, _PROBES, _AT_ONCE):
+            probes = rng.choice([-1.0, 1.0], (len(root), _AT_ONCE))
+            left += np.einsum("ij,ij->i", probes, conditioned.solve_whitened(probes, _ROUGHLY))
+        # No site takes more than its own share: B⁻¹ is at least 1 / (1 + η K) on the diagonal, and at most 1.
+        least = 1.0 / (1.0 + root**2 * np.maximum(self._prior.variances(conditioned.nodes), 0.0))
+        left = np.clip(left / _PROBES, least, 1.0)
+        return np.asarray(np.divide(1.0 - left, root**2, out=np.full(len(root), np.nan), where=root > 0.0))
+
+    def variances(self, nodes: Longs) -> Floats:
+        """Variances of f at some nodes: one by one for few, else from probes; shape (n_nodes,)."""
+        distinct, place = np.unique(nodes, return_inverse=True)
+        if len(distinct) > _SOLVED_NODES:
+            if not np.isin(distinct, self._conditioned.nodes).all():
+                return self.estimated_variances.values[nodes]
+            # Leaving one observation out asks for these, and magnifies their errors.
+            estimates = self._estimated_at_observed[np.searchsorted(self._conditioned.nodes, nodes)]
+            rest = np.isnan(estimates)
+            if rest.any():
+                estimates[rest] = self.estimated_variances.values[nodes[rest]]
+            return estimates
+        found = np.empty(len(distinct))
+        for start in range(0, len(distinct), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            found[part] = np.diag(self.covariances(distinct[part]))
+        return np.maximum(found, 0.0)[place]
+
+    def covariances(self, nodes: Longs) -> Floats:
+        """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
+        columns = self._prior.columns(nodes)
+        with_data = columns[self._conditioned.nodes]
+        solved = self._explained_by_data(with_data, self._exactly)
+        found = columns[nodes] - self._conditioned.unwhiten(with_data).T @ solved
+        return np.asarray(0.5 * (found + found.T))
+
+    def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
+        """Draws of f minus its mean: of the prior, less what noisy observations of it say; (n_samples, n_nodes)."""
+        found, conditioned = np.empty((n_samples, len(nodes))), self._conditioned
+        for start in range(0, n_samples, _AT_ONCE):
+            count = min(_AT_ONCE, n_samples - start)
+            prior = self._prior.draw(count, rng)
+            seen = conditioned.unwhiten(prior[conditioned.nodes])
+            seen += conditioned.observed * rng.standard_normal(seen.shape)
+            moved = prior - self._spread(conditioned.solve_whitened(seen, self._exactly))
+            found[start : start + count] = moved[nodes].T
+        return found

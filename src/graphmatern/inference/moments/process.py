@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from graphmatern.inference.dense import CovarianceConditioned
 from graphmatern.inference.moments.operator import coefficients_from_values
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from graphmatern.inference.moments.operator import LaplacianOperator
     from graphmatern.inference.moments.predictive import PriorField
+    from graphmatern.inference.moments.values import KernelValues
     from graphmatern.inference.observations import Group
 
     Floats = NDArray[np.float64]
@@ -54,8 +54,11 @@ class ObservedNodes:
         flat = self._moments[: degree + 1].reshape(degree + 1, -1)
         self.directions = directions
         n = len(self.nodes)
-        combined = (directions.T @ coefficients_from_values(degree).T) @ flat
-        self._matrices = operator.unscaled(combined.reshape(-1, n, n), self.nodes).reshape(-1, n * n)
+        combined = ((directions.T @ coefficients_from_values(degree).T) @ flat).reshape(-1, n, n)
+        for one in combined:  # what rounding spoils, strong sites would magnify
+            one += one.T.copy()
+            one *= 0.5
+        self._matrices = operator.unscaled(combined, self.nodes).reshape(-1, n * n)
 
     def covariance(self, values: Floats) -> Floats:
         """K between the distinct nodes, for values at the Chebyshev points; shape (n, n)."""
@@ -76,10 +79,8 @@ class MomentProcess(Process):
         The observed nodes.
     groups : sequence of Group
         The observations.
-    values : Tensor, shape (degree + 1,)
-        Values at the Chebyshev points, differentiable in ``free``.
-    free : sequence of Tensor
-        The kernel's free parameters.
+    values : KernelValues
+        The kernel's function at the Chebyshev points.
     prior : callable
         Makes the process on all nodes, for predictions.
     """
@@ -88,15 +89,13 @@ class MomentProcess(Process):
         self,
         observed: ObservedNodes,
         groups: Sequence[Group],
-        values: torch.Tensor,
-        free: Sequence[torch.Tensor],
+        values: KernelValues,
         prior: Callable[[], PriorField],
     ) -> None:
         self.observed, self.groups = observed, groups
         self._make_prior = prior
-        self._values, self._free = values, free
-        self._numbers: Floats = values.detach().numpy()
-        self._covariance = observed.covariance(self._numbers)
+        self._values = values
+        self._covariance = observed.covariance(values.numbers)
 
     def condition(self, group: int, precision: Floats) -> MomentConditioned:
         """Put sites on a group; see `Process.condition`."""
@@ -119,13 +118,9 @@ class MomentProcess(Process):
 
     def pull_back(self, group: int, change: Floats) -> Floats:
         """Derivatives in the kernel's free parameters, from those in K at a group's observations; shape (n_free,)."""
-        if not self._free:
-            return np.zeros(0)
         n, place = len(self.observed.nodes), self.observed.places[group]
         change = sum_by_node(place, sum_by_node(place, change, n).T, n)
-        cotangent = torch.from_numpy(self.observed.pull_back(change))
-        pulled = torch.autograd.grad(self._values, self._free, cotangent, retain_graph=True, allow_unused=True)
-        return np.array([0.0 if one is None else one.item() for one in pulled])
+        return self._values.pull_back(self.observed.pull_back(change))
 
 
 class MomentConditioned(CovarianceConditioned):

@@ -27,6 +27,7 @@ import scipy.linalg as la
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import LikelihoodError, NumericalError
+from graphmatern.inference.cavities import class_cavities
 from graphmatern.inference.sites.marginals import Sites
 from graphmatern.inference.sites.updates import Extrapolation
 from graphmatern.likelihoods import differences, orthant
@@ -102,11 +103,12 @@ class CoupledClasses:
         start: Sites | None,
         *,
         searching: bool = False,
+        weighing: bool = False,
         compared_with: float | None = None,
         **options: Any,
     ) -> ClassState:
         """Find the fixed point."""
-        del searching, compared_with
+        del searching, weighing, compared_with
         return match_classes(latent, observed, start, **options)
 
     def refine(self, latent: LatentField, observed: SiteLikelihood, state: ClassState) -> ClassState:
@@ -189,26 +191,20 @@ def evaluate_classes(latent: LatentField, observed: SiteLikelihood, sites: Sites
     d, t = _given_levels(label, others, alpha, beta, n_classes)
     posterior = CoupledProcesses(latent.covariance, d, t)
     mean, covariance = posterior.mean, posterior.covariance
-    # The site of an observation with its level integrated out: precision matrix Π, potentials that sum to 0.
-    total = d.sum(axis=1)
-    matrix = d[:, :, None] * np.eye(n_classes) - d[:, :, None] * d[:, None, :] / total[:, None, None]
-    vector = t - d * (t.sum(axis=1) / total)[:, None]
-    left = np.eye(n_classes) - matrix @ covariance
-    own_covariance = covariance @ np.linalg.inv(left)
-    own_covariance = 0.5 * (own_covariance + own_covariance.transpose(0, 2, 1))
-    own_mean = np.linalg.solve(left.transpose(0, 2, 1), (mean - _times(covariance, vector))[..., None])[..., 0]
+    cavity = class_cavities(mean, covariance, d, t)
     ahead = np.stack([differences(n_classes, c) for c in range(n_classes)])[label]
-    spread = ahead @ (own_covariance + np.eye(n_classes)) @ ahead.transpose(0, 2, 1)
+    spread = ahead @ (cavity.covariance + np.eye(n_classes)) @ ahead.transpose(0, 2, 1)
     try:
-        conditions = orthant(_times(ahead, own_mean), spread, (alpha, beta))
+        conditions = orthant(_times(ahead, cavity.mean), spread, (alpha, beta))
     except np.linalg.LinAlgError:
         raise NumericalError("the cavities of the labels are singular. Likely cause: extreme parameters.") from None
     # log ∫ cavity site df, for a site exp(vᵀf − ½ fᵀΠf): with Σ = (Σ₋⁻¹ + Π)⁻¹ the covariance of q.
-    _, shrunk = np.linalg.slogdet(left)
+    _, shrunk = np.linalg.slogdet(cavity.left)
+    own_mean, matrix, vector = cavity.mean, cavity.precision, cavity.potential
     mixed = vector - _times(matrix, own_mean)
     own = 0.5 * shrunk + _dot(own_mean, vector) - 0.5 * _dot(own_mean, _times(matrix, own_mean))
     own += 0.5 * _dot(mixed, _times(covariance, mixed))
-    log_determinant = posterior.log_determinant - float(np.log(total).sum())
+    log_determinant = posterior.log_determinant - float(np.log(d.sum(axis=1)).sum())
     evidence = 0.5 * float(np.sum(vector * mean)) - 0.5 * log_determinant
     evidence += float(conditions.log_probability.sum() - own.sum())
     if not np.isfinite(evidence):

@@ -6,6 +6,7 @@ import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from graphmatern.inference.effects import Effects, GaussianEvidence
 from graphmatern.inference.learning.parameters import free_parameters, move_parameters
@@ -64,8 +65,16 @@ class GaussianObjective:
     def _precision(self, group: Group) -> Floats:
         return np.asarray(1.0 / (self.likelihood.noise.item() * group.noise))
 
-    def __call__(self, theta: Floats) -> tuple[float, Floats]:
-        """Value and gradient."""
+    def value(self, theta: Floats) -> float:
+        """Value alone, which takes less time."""
+        with torch.no_grad():
+            return self._evaluate(theta)[0]
+
+    def _evaluate(
+        self, theta: Floats
+    ) -> tuple[float, Process, GaussianEvidence, list[tuple[Conditioned, DataForms, int]]]:
+        """Value, and what its gradient is made of."""
+        self._latest = None  # its process is no longer valid
         process = self._engine.at(self._split(theta))
         effects = Effects(self._problem.observations.n_effects, self._problem.effect_precision)
         evidence = GaussianEvidence(effects)
@@ -76,15 +85,20 @@ class GaussianObjective:
             log_determinant = conditioned.log_determinant - float(np.log(conditioned.precision).sum())
             evidence.add(log_determinant, forms.forms, group.n_replicates, len(group.nodes))
             solved.append((conditioned, forms, group.n_replicates))
-        value, in_noise = evidence.negative_log_likelihood(), 0.0
-        gradient = np.zeros(len(self._engine.coordinates))
+        lost = sum(r * float(one.precision @ one.unexplained()) for one, _, r in solved)
+        return evidence.negative_log_likelihood() + 0.5 * lost, process, evidence, solved
+
+    def __call__(self, theta: Floats) -> tuple[float, Floats]:
+        """Value and gradient."""
+        value, process, evidence, solved = self._evaluate(theta)
+        gradient, in_noise = np.zeros(len(self._engine.coordinates)), 0.0
         for conditioned, forms, r in solved:
             weights = evidence.form_weights(r)
             gradient += conditioned.gradient(forms.solution, weights, r)
             # R changes by itself per log ρ: log det C by tr C⁻¹R = n − used, a form by −αᵀRα.
             own = r * (len(conditioned.precision) - conditioned.used()) - float(np.sum(weights * forms.misfit))
             lost = 0.5 * r * float(conditioned.precision @ conditioned.unexplained())
-            value, in_noise = value + lost, in_noise + 0.5 * own - lost
+            in_noise += 0.5 * own - lost
         self._latest = theta.copy(), process, [(conditioned, r) for conditioned, _, r in solved]
         return value, np.append(gradient, [in_noise] * len(self._raw))
 
@@ -105,8 +119,9 @@ class GaussianObjective:
         size = len(self._engine.coordinates) + len(self._raw)
         return np.asarray(sum(r * conditioned.information()[:size, :size] for conditioned, r in self._latest[2]))
 
-    def posterior(self, theta: Floats) -> Posterior:
-        """Return the processes given the observations at some parameters."""
+    def posterior(self, theta: Floats, sites: None = None) -> Posterior:
+        """Return the processes given the observations at some parameters; the sites follow from the noise."""
+        del sites
         own = self._split(theta)
         # The process of the last evaluation still has its factor.
         here = self._latest is not None and np.array_equal(self._latest[0], theta)
@@ -121,9 +136,15 @@ class GaussianObjective:
         return Posterior(parts, observations, copy.deepcopy(self.likelihood), self._problem.effect_precision)
 
     def begin_afresh(self, optimum: Optimum, objective: Objective) -> bool:
-        """Nothing could begin afresh."""
-        del optimum, objective
-        return False
+        """Whether the engine wants another search, with better estimates."""
+
+        def conditioned() -> list[tuple[Conditioned, int]]:
+            if self._latest is None or not np.array_equal(self._latest[0], optimum.position):
+                objective(optimum.position)
+            assert self._latest is not None
+            return self._latest[2]
+
+        return self._engine.refine(conditioned)
 
     def finish(self) -> None:
         """Nothing was approximate."""

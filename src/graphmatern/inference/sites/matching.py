@@ -130,6 +130,7 @@ class MomentMatching:
         start: Sites | None,
         *,
         searching: bool = False,
+        weighing: bool = False,
         compared_with: float | None = None,
         **options: Any,
     ) -> MatchedState | SiteState:
@@ -139,7 +140,8 @@ class MomentMatching:
         ------
         NumericalError
             Where there is none and one was ``searching`` from parameters that have one, the first few times: such a
-            search had better turn back.
+            search had better turn back. Always, where parameters are ``weighing`` against each other: evidences of
+            different powers do not compare.
         """
         limited = options | {"max_iterations": min(_MOST_UPDATES, options.get("max_iterations", _MOST_UPDATES))}
         while self.power > 0.0:
@@ -147,8 +149,8 @@ class MomentMatching:
             found = match_moments(latent, observed, start, power=self.power, **limited)
             if found.converged:
                 return found
-            self._failures += 1
-            if searching and self._failures <= _PATIENCE:
+            self._failures += not weighing
+            if weighing or (searching and self._failures <= _PATIENCE):
                 raise NumericalError(
                     "the updates of expectation propagation do not come to rest. Likely cause: parameters under which "
                     "observations contradict each other."

@@ -23,6 +23,8 @@ from graphmatern.inference.sites.matching import MomentMatching
 from graphmatern.inference.sites.updates import BoundMaximisation, SiteLikelihood
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from graphmatern.inference.learning.optimize import Optimum
@@ -41,6 +43,7 @@ __all__ = ["SiteObjective"]
 # While the parameters move: how many nats they need not gain, and how exact the sites are, relative to the ELBO. Where
 # the ELBO has several optima, which differ by nats, there is no point in more.
 _WHILE_MOVING = {True: (5e-7, 1e-10), False: (1e-4, 1e-8)}
+_TO_WEIGH = 1e-5  # how exact the sites are, relative to the ELBO, where parameters are only given a weight
 _TO_COMPARE, _TO_KEEP = 1e-5, 1e-12  # how exact the sites are where two optima are compared, and at the end
 _UPDATES, _LAST_UPDATES = 60, 1000  # of the sites at most, on the way and at the end
 _FRESH_GAIN = 1e-4  # of the ELBO, by which fresh sites must be better
@@ -132,6 +135,20 @@ class SiteObjective:
             in_likelihood = [-one.item() for one in found]
         return -state.evidence, np.concatenate([state.gradient(latent), in_likelihood])
 
+    def value(self, theta: Floats) -> float:
+        """Value alone, of sites that are begun from the best found so far and are exact enough to compare."""
+        state = self._approximation.fit(
+            self._field(theta),
+            self._observed,
+            self._begin,
+            tolerance=_TO_WEIGH,
+            max_iterations=_UPDATES,
+            weighing=True,
+            compared_with=None if self._best == -np.inf else self._best,
+        )
+        self._state, self._at = state, None
+        return -state.evidence
+
     def begin_afresh(self, optimum: Optimum, objective: Objective) -> bool:
         """Whether the search should go on: because fresh sites do clearly better, or the approximation has changed.
 
@@ -178,25 +195,37 @@ class SiteObjective:
         assert self._state is not None
         return list(self._state.sites)
 
-    def posterior(self, theta: Floats) -> Posterior:
-        """Return the processes given the observations at some parameters."""
-        self._final = True
-        if self._at is None or not np.array_equal(self._at, theta):
-            self(theta)
+    def settled_at(self, theta: Floats) -> tuple[float, list[Floats]]:
+        """Value at some parameters, and the sites that predictions are made with there."""
+        value = self.value(theta)
         assert self._state is not None
-        self._approximation.warn_of_fallback()
+        self._state = self._approximation.refine(self._field(theta), self._observed, self._state)  # type: ignore[arg-type]
+        return value, self.sites()
+
+    def posterior(self, theta: Floats, sites: Sequence[Floats] | None = None) -> Posterior:
+        """Return the processes given the observations at some parameters, with the best sites or with given ones."""
         latent = self._field(theta)
-        self._state = self._approximation.refine(latent, self._observed, self._state)  # type: ignore[arg-type]
-        process = latent.process
-        sites, levels = tuple(self._state.sites), None
-        if isinstance(self._state, ClassState):
-            sites, levels = (self._state.potential, self._state.precision), self._state.posterior.root
+        if sites is not None:
+            state = None
+            found, levels = Sites(*sites), None
+            if self.likelihood.approximation == "classes":
+                state = self._approximation.evaluate(latent, self._observed, found)
+        else:
+            self._final = True
+            if self._at is None or not np.array_equal(self._at, theta):
+                self(theta)
+            assert self._state is not None
+            self._approximation.warn_of_fallback()
+            state = self._state = self._approximation.refine(latent, self._observed, self._state)  # type: ignore[arg-type]
+            found, levels = state.sites, None
+        if isinstance(state, ClassState):
+            found, levels = Sites(state.potential, state.precision), state.posterior.root
         parts, end = [], 0
         for k, group in enumerate(self._engine.groups):
             start, end = end, end + len(group.nodes)
-            for c, (first, second) in enumerate(zip(*sites, strict=True)):
+            for c, (first, second) in enumerate(zip(*found, strict=True)):
                 precision = second[start:end]
-                predictive = process.predictive(k, precision)
+                predictive = latent.process.predictive(k, precision)
                 parts.append(Part(predictive, group, c, precision, first[start:end, None]))
         likelihood, observations = copy.deepcopy(self.likelihood), self._problem.observations
         return Posterior(parts, observations, likelihood, self._problem.effect_precision, levels)

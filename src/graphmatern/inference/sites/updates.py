@@ -142,10 +142,11 @@ class BoundMaximisation:
         start: Sites | None,
         *,
         searching: bool = False,
+        weighing: bool = False,
         **options: Any,
     ) -> SiteState:
         """Find the best sites; there are always some."""
-        del searching
+        del searching, weighing
         return fit_sites(latent, observed, start, **options)
 
     def refine(self, latent: LatentField, observed: SiteLikelihood, state: SiteState) -> SiteState:

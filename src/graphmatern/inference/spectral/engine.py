@@ -92,7 +92,7 @@ class SpectralEngine(Engine):
     """
 
     name: ClassVar[str] = "spectral"
-    has_information: ClassVar[bool] = True
+    has_information = True
 
     def __init__(self, problem: Problem, groups: list[Group]) -> None:
         self.groups = groups

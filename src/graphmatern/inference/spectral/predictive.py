@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["SpectralPredictive"]
+__all__ = ["SeenDirections", "SpectralPredictive"]
 
 
-class SpectralPredictive(Predictive):
-    """The process under sites of given precisions.
+class SeenDirections:
+    """What the data can see of a process given by eigenpairs, whatever the precisions of the sites.
 
     Parameters
     ----------
@@ -33,24 +33,58 @@ class SpectralPredictive(Predictive):
         Variances of their coefficients.
     observed : ndarray of int64, shape (n,)
         Positions of the observed nodes.
+
+    Attributes
+    ----------
+    directions : ndarray, shape (n_eigenpairs, r), optional
+        Orthonormal D with z = D u + (what the data do not see); None where they see all.
+    root : ndarray, shape (n, r)
+        f = root u at the observed nodes.
+    """
+
+    def __init__(self, basis: Floats, weights: Floats, observed: Longs) -> None:
+        self._basis, self.scale = basis, np.sqrt(weights)
+        scaled = basis[observed] * self.scale
+        self.directions: Floats | None = None
+        self.root = scaled
+        if len(observed) < len(weights):
+            directions, upper = la.qr(scaled.T, mode="economic", check_finite=False)
+            self.directions, self.root = np.asarray(directions, np.float64), np.asarray(upper.T, np.float64)
+        self._latest: tuple[Longs, Floats, Floats | None] | None = None
+
+    def scaled(self, nodes: Longs) -> Floats:
+        """Φ W^½ at some nodes; shape (n_nodes, n_eigenpairs)."""
+        return np.asarray(self._basis[nodes] * self.scale)
+
+    def image(self, nodes: Longs) -> tuple[Floats, Floats | None]:
+        """Φ W^½ at some nodes in the directions that are seen, (n_nodes, r), and the variance that is not, (n_nodes,).
+
+        The latest are remembered: several latent processes and verbs ask for the same.
+        """
+        if self._latest is None or not np.array_equal(self._latest[0], nodes):
+            scaled = self.scaled(nodes)
+            image, unseen = scaled, None
+            if self.directions is not None:
+                image = scaled @ self.directions
+                unseen = np.einsum("ij,ij->i", scaled, scaled) - np.einsum("ij,ij->i", image, image)
+            self._latest = nodes.copy(), image, None if unseen is None else np.maximum(unseen, 0.0)
+        return self._latest[1], self._latest[2]
+
+
+class SpectralPredictive(Predictive):
+    """The process under sites of given precisions.
+
+    Parameters
+    ----------
+    seen : SeenDirections
+        What the data can see.
     precision : ndarray, shape (n,)
         η.
     """
 
-    def __init__(self, basis: Floats, weights: Floats, observed: Longs, precision: Floats) -> None:
-        self._basis, self._scale = basis, np.sqrt(weights)
-        scaled = basis[observed] * self._scale
-        self._directions: Floats | None = None  # orthonormal D with z = D u + (what the data do not see); or all
-        self._root = scaled  # f = root u at the observed nodes
-        if len(observed) < len(weights):
-            directions, upper = la.qr(scaled.T, mode="economic", check_finite=False)
-            self._directions, self._root = np.asarray(directions, np.float64), np.asarray(upper.T, np.float64)
-        self._factor = cholesky_or_raise(precision_of_features(self._root, precision))
-
-    def _images(self, nodes: Longs) -> tuple[Floats, Floats]:
-        """Φ W^½ at some nodes, and its image in the directions the data see; (n_nodes, ℓ), (n_nodes, r)."""
-        scaled = self._basis[nodes] * self._scale
-        return scaled, scaled if self._directions is None else scaled @ self._directions
+    def __init__(self, seen: SeenDirections, precision: Floats) -> None:
+        self._seen = seen
+        self._factor = cholesky_or_raise(precision_of_features(seen.root, precision))
 
     def _half(self, image: Floats) -> Floats:
         """L⁻¹ imageᵀ, whose squares are variances; shape (r, n_nodes)."""
@@ -58,41 +92,42 @@ class SpectralPredictive(Predictive):
 
     def means(self, nodes: Longs, potentials: Floats) -> Floats:
         """Means of f at some nodes; shape (n_nodes, k)."""
-        _, image = self._images(nodes)
-        inner = la.cho_solve((self._factor, True), self._root.T @ potentials, check_finite=False)
-        return np.asarray(image @ inner)
+        inner = la.cho_solve((self._factor, True), self._seen.root.T @ potentials, check_finite=False)
+        return np.asarray(self._seen.image(nodes)[0] @ inner)
 
     def variances(self, nodes: Longs) -> Floats:
         """Variances of f at some nodes; shape (n_nodes,)."""
-        scaled, image = self._images(nodes)
+        image, unseen = self._seen.image(nodes)
         half = self._half(image)
         found = np.einsum("ij,ij->j", half, half)
-        if self._directions is None:
-            return np.asarray(found)
-        unseen = np.einsum("ij,ij->i", scaled, scaled) - np.einsum("ij,ij->i", image, image)
-        return np.asarray(np.maximum(unseen, 0.0) + found)
+        return np.asarray(found if unseen is None else unseen + found)
 
     def covariances(self, nodes: Longs) -> Floats:
         """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
-        scaled, image = self._images(nodes)
+        image, unseen = self._seen.image(nodes)
         half = self._half(image)
         found = half.T @ half
-        return np.asarray(found if self._directions is None else found + scaled @ scaled.T - image @ image.T)
+        if unseen is None:
+            return np.asarray(found)
+        scaled = self._seen.scaled(nodes)
+        return np.asarray(found + scaled @ scaled.T - image @ image.T)
 
     def edge_covariances(self, sources: Longs, targets: Longs) -> Floats:
         """Covariances of f between the ends of edges; shape (n_edges,)."""
-        (scaled, image), (other, its_image) = self._images(sources), self._images(targets)
+        image, unseen = self._seen.image(sources)
+        its_image, _ = self._seen.image(targets)
         found = np.einsum("ij,ij->j", self._half(image), self._half(its_image))
-        if self._directions is None:
+        if unseen is None:
             return np.asarray(found)
+        scaled, other = self._seen.scaled(sources), self._seen.scaled(targets)
         return np.asarray(found + np.einsum("ij,ij->i", scaled, other) - np.einsum("ij,ij->i", image, its_image))
 
     def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
         """Draws of f minus its mean; shape (n_samples, n_nodes)."""
-        scaled, image = self._images(nodes)
+        image, unseen = self._seen.image(nodes)
         white = rng.standard_normal((len(self._factor), n_samples))
         u = la.solve_triangular(self._factor, white, lower=True, trans=1, check_finite=False)
-        if self._directions is None:
+        if unseen is None or self._seen.directions is None:
             return np.asarray((image @ u).T)
-        z = rng.standard_normal((len(self._scale), n_samples))
-        return np.asarray((scaled @ z + image @ (u - self._directions.T @ z)).T)
+        z = rng.standard_normal((len(self._seen.scale), n_samples))
+        return np.asarray((self._seen.scaled(nodes) @ z + image @ (u - self._seen.directions.T @ z)).T)

@@ -17,7 +17,7 @@ import torch
 from graphmatern.errors import NumericalError
 from graphmatern.inference.dense import CovarianceConditioned, cholesky_or_raise
 from graphmatern.inference.process import Conditioned, DataForms, Process, Solution
-from graphmatern.inference.spectral.predictive import SpectralPredictive
+from graphmatern.inference.spectral.predictive import SeenDirections, SpectralPredictive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -119,6 +119,7 @@ class SpectralProcess(Process):
         self.weights: Floats = weights.detach().cpu().numpy()
         self.slopes = slopes
         self._many = many
+        self._seen: dict[int, SeenDirections] = {}
         self._covariances: dict[int, Floats] = {}
 
     def condition(self, group: int, precision: Floats) -> Conditioned:
@@ -135,7 +136,9 @@ class SpectralProcess(Process):
 
     def predictive(self, group: int, precision: Floats) -> SpectralPredictive:
         """Return the process at any node; see `Process.predictive`."""
-        return SpectralPredictive(self._basis, self.weights, self._bases[group].group.nodes, precision)
+        if group not in self._seen:
+            self._seen[group] = SeenDirections(self._basis, self.weights, self._bases[group].group.nodes)
+        return SpectralPredictive(self._seen[group], precision)
 
     def pull_back(self, in_weights: Floats) -> Floats:
         """Derivatives in the kernel's free parameters, from those in the weights; shape (n_free,)."""
@@ -224,10 +227,20 @@ class FunctionSpace(_WeightSpace):
                 "the covariance of the observations is not positive definite. Likely causes: (a) a noise variance near "
                 "0 with repeated or strongly correlated nodes: raise it; (b) parameters that are not finite."
             ) from None
+
+    # What follows is for derivatives, and most of their cost.
+    @cached_property
+    def _root(self) -> Floats:
         # With L⁻¹ two products of triangles take less time than the solution of as many systems.
-        self._root, _ = la.lapack.dtrtri(self._factor, lower=1)
-        self._whitened = la.blas.dtrmm(1.0, self._root, features, lower=1)
-        self._leverage = np.einsum("ij,ij->j", self._whitened, self._whitened)
+        return np.asarray(la.lapack.dtrtri(self._factor, lower=1)[0])
+
+    @cached_property
+    def _whitened(self) -> Floats:
+        return np.asarray(la.blas.dtrmm(1.0, self._root, self._basis.features, lower=1))
+
+    @cached_property
+    def _leverage(self) -> Floats:  # type: ignore[override]
+        return np.asarray(np.einsum("ij,ij->j", self._whitened, self._whitened))
 
     @property
     def log_determinant(self) -> float:
@@ -252,7 +265,8 @@ class FunctionSpace(_WeightSpace):
     def solve_data(self) -> DataForms:
         """Solve for the group's data; see `Conditioned.solve_data`."""
         white = la.solve_triangular(self._factor, self.group.data, lower=True, check_finite=False)
-        return self._forms(white.T @ white, self._whitened.T @ white)
+        alpha = la.solve_triangular(self._factor, white, lower=True, trans=1, check_finite=False)
+        return self._forms(white.T @ white, self._basis.features.T @ alpha)
 
     def _overlaps(self) -> Floats:
         return np.asarray(la.blas.dsyrk(1.0, self._whitened * np.sqrt(self._process.weights), trans=1, lower=1))

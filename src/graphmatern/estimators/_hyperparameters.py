@@ -1,0 +1,132 @@
+"""What is known of the parameters, as a table in the caller's units; and integrated fits in model files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+
+from graphmatern.inference import Component, Integrated
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.graph import Graph
+    from graphmatern.inference import Fit
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["hyperparameter_draws", "hyperparameter_table", "integrated_from_state", "integrated_state", "table_lines"]
+
+_STRATA = ndtri((np.arange(200) + 0.5) / 200)  # of a standard normal variable
+_PER_LENGTHSCALE = 1.3  # edges: there, correlations on road-like graphs have fallen to a tenth (`BoundKernel.range`)
+
+
+def hyperparameter_draws(fit: Fit, graph: Graph, y_scale: float) -> tuple[dict[str, Floats], dict[str, float], Floats]:
+    """Values of the parameters in the caller's units, those at the mode, and weights of the values.
+
+    Parameters
+    ----------
+    fit : Fit
+        The fit. Where nothing was integrated, values follow from the curvature at the mode, as if logarithms were
+        normal.
+    graph : Graph
+        The graph, for the unit of lengths.
+    y_scale : float
+        The unit of the normalised values.
+    """
+    pairs = list(zip(fit.coordinates, fit.optimum.position, strict=True))
+    mode = {one.label: float(one.value(np.array([x]))[0]) for one, x in pairs}
+    drawn = fit.integrated is not None and bool(fit.integrated.draws)
+    if fit.integrated is not None and drawn:
+        values, weights = dict(fit.integrated.draws), fit.integrated.weights
+    else:
+        errors = fit.standard_errors()
+        weights = np.full(len(_STRATA), 1.0 / len(_STRATA))
+        values = {one.label: np.asarray(one.value(np.asarray(x + errors[one.label] * _STRATA))) for one, x in pairs}
+    own: dict[str, float] = getattr(fit.kernel, "values", dict)()
+    mode |= {label: own[label] for label in ("nu", "variance") if label in values and label in own}
+    if not drawn and "variance" in values and "variance" in own:
+        # An engine that moves something else in its stead.
+        values["variance"] = own["variance"] * np.exp(fit.standard_errors()["variance"] * _STRATA)
+    named: dict[str, Floats] = {}
+    named_mode: dict[str, float] = {}
+    for label, numbers in values.items():
+        path, _, word = label.rpartition(".")
+        prefix = f"{path}." if path else ""
+        here = mode[label]
+        if word in ("variance", "noise"):
+            name = prefix + ("sigma" if word == "variance" else "noise")
+            named[name], named_mode[name] = y_scale * np.sqrt(numbers), y_scale * float(np.sqrt(here))
+        else:
+            unit = y_scale if word == "scale" else 1.0
+            named[label], named_mode[label] = unit * numbers, unit * here
+        if word == "lengthscale" and graph.has_lengths and not fit.normalized and not label.startswith("time."):
+            length = _PER_LENGTHSCALE * float(graph.edges["length"].mean())
+            named[f"{prefix}range"], named_mode[f"{prefix}range"] = length * numbers, length * here
+    return named, named_mode, weights
+
+
+def hyperparameter_table(fit: Fit, graph: Graph, y_scale: float = 1.0) -> pd.DataFrame:
+    """Mode, mean, standard deviation and quantiles of every parameter that was learned."""
+    values, mode, weights = hyperparameter_draws(fit, graph, y_scale)
+    rows = {}
+    for name, numbers in values.items():
+        mean = float(weights @ numbers)
+        spread = float(np.sqrt(weights @ (numbers - mean) ** 2))
+        low, median, high = _quantiles(numbers, weights, (0.025, 0.5, 0.975))
+        rows[name] = [mode[name], mean, spread, low, median, high]
+    columns = ["mode", "mean", "sd", "2.5%", "50%", "97.5%"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("parameter")
+
+
+def _quantiles(values: Floats, weights: Floats, levels: tuple[float, ...]) -> list[float]:
+    """Weighted quantiles, between the middles of the steps."""
+    if not np.isfinite(values).all():
+        return [float("nan")] * len(levels)
+    order = np.argsort(values)
+    middle = np.cumsum(weights[order]) - 0.5 * weights[order]
+    return [float(np.interp(level, middle, values[order])) for level in levels]
+
+
+def table_lines(table: pd.DataFrame) -> list[str]:
+    """The table as lines of a summary."""
+    if table.empty:
+        return []
+    shown = table[["mode", "mean", "sd", "2.5%", "97.5%"]].map(lambda x: f"{x:.4g}").rename_axis(None)
+    return ["parameters", *(f"  {line}" for line in shown.to_string().splitlines())]
+
+
+# ---------------------------------------------------------------------- model files
+def integrated_state(integrated: Integrated | None) -> dict[str, Any] | None:
+    """What is known of the parameters, for a model file."""
+    if integrated is None:
+        return None
+    every = integrated.components
+    return {
+        "kernels": [one.kernel for one in every],
+        "positions": np.stack([one.position for one in every]),
+        "weights": np.array([one.weight for one in every]),
+        "values": np.array([one.value for one in every]),
+        "sites": None if every[0].sites is None else np.stack([np.stack(one.sites or []) for one in every]),
+        "draws": dict(integrated.draws),
+        "draw_weights": integrated.weights,
+        "log_evidence": integrated.log_evidence,
+        "effective": integrated.effective,
+    }
+
+
+def integrated_from_state(state: dict[str, Any] | None) -> Integrated | None:
+    """Return what `integrated_state` was given, but for the mixture itself."""
+    if state is None:
+        return None
+    components = []
+    for place, kernel in enumerate(state["kernels"]):
+        sites = None if state["sites"] is None else list(state["sites"][place])
+        weight, value = float(state["weights"][place]), float(state["values"][place])
+        components.append(Component(kernel, state["positions"][place], weight, value, sites))
+    return Integrated(
+        None, components, dict(state["draws"]), state["draw_weights"], state["log_evidence"], state["effective"]
+    )

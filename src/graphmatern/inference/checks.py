@@ -1,0 +1,135 @@
+"""Observations against what a posterior says of them: left out, and as they were seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from scipy.special import logsumexp, ndtr
+
+from graphmatern.inference.cavities import class_cavities
+from graphmatern.likelihoods import Counts, MultinomialProbit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.inference.posterior import Posterior
+    from graphmatern.likelihoods import Categorical, Numeric
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["LeftOut", "Pointwise", "class_codes", "left_out", "left_out_classes", "pointwise"]
+
+_LOG_TWO_PI = float(np.log(2.0 * np.pi))
+
+
+class LeftOut(NamedTuple):
+    """Observations of one replicate given all others; each of shape (n,), in normalised units.
+
+    Attributes
+    ----------
+    mean, variance : ndarray
+        Of the observation.
+    log_density : ndarray
+        Of what was observed: the conditional predictive ordinate (CPO) is its exponential.
+    pit : ndarray
+        Probability of less than what was observed (probability integral transform); of counts, half of the probability
+        of the same count is added.
+    """
+
+    mean: Floats
+    variance: Floats
+    log_density: Floats
+    pit: Floats
+
+
+class Pointwise(NamedTuple):
+    """Likelihoods of single observations under the posterior given all of them, for WAIC; each of shape (n,).
+
+    Attributes
+    ----------
+    log_expected : ndarray
+        Log E p(y | f).
+    mean_log, mean_squared_log : ndarray
+        E log p(y | f), and of its square.
+    """
+
+    log_expected: Floats
+    mean_log: Floats
+    mean_squared_log: Floats
+
+
+def left_out(posterior: Posterior) -> dict[int, LeftOut]:
+    """Observations given all others, in closed form, by replicate."""
+    likelihood: Numeric = posterior.likelihood  # type: ignore[assignment]
+    found: dict[int, LeftOut] = {}
+    for part, mean, variance in posterior.leave_one_out():
+        group = part.group
+        for k, column in enumerate(group.columns.tolist()):
+            y, centre = group.y[:, k], mean[:, k] + group.offset
+            if likelihood.gaussian:  # each observation has its own noise
+                spread = variance + 1.0 / part.precision
+                z = (y - centre) / np.sqrt(spread)
+                found[column] = LeftOut(centre, spread, -0.5 * (_LOG_TWO_PI + np.log(spread) + z**2), ndtr(z))
+                continue
+            means, variances = posterior.response(centre, variance, observation=True)
+            with torch.no_grad():
+                columns = (torch.from_numpy(np.ascontiguousarray(x))[None] for x in (centre, variance))
+                log_density = likelihood.predictive_log_prob(torch.from_numpy(y.copy()), *columns).numpy()
+            pit = likelihood.observation_cdf(y, centre, variance)
+            if isinstance(likelihood, Counts):
+                pit = pit - 0.5 * np.exp(log_density)
+            found[column] = LeftOut(means, variances, log_density, pit)
+    return found
+
+
+def class_codes(posterior: Posterior) -> Longs:
+    """Codes of the labels that were seen; shape (n,)."""
+    return np.asarray(posterior.parts[0].group.y[:, 0], dtype=np.int64)
+
+
+def left_out_classes(posterior: Posterior) -> Floats:
+    """Class probabilities of labelled nodes given all other labels; shape (n, n_classes)."""
+    likelihood: Categorical = posterior.likelihood  # type: ignore[assignment]
+    if isinstance(likelihood, MultinomialProbit) and posterior.coupled:
+        nodes, parts = posterior.parts[0].group.nodes, posterior.parts
+        d = np.stack([part.precision for part in parts], axis=1)
+        t = np.hstack([part.potentials for part in parts])
+        found = class_cavities(posterior.latent_mean(nodes).T, posterior.class_covariance(nodes), d, t)
+        return likelihood.joint_probabilities(found.mean, found.covariance)
+    pairs = [(mean[:, 0], variance) for _, mean, variance in posterior.leave_one_out()]
+    means, variances = (torch.from_numpy(np.stack(values)) for values in zip(*pairs, strict=True))
+    with torch.no_grad():
+        share = likelihood.probabilities(means, variances).numpy().T
+    return np.asarray(share / share.sum(axis=1, keepdims=True))
+
+
+def pointwise(posterior: Posterior) -> Pointwise:
+    """Likelihoods of single observations under the posterior, by quadrature."""
+    likelihood: Numeric = posterior.likelihood  # type: ignore[assignment]
+    rows: list[tuple[Floats, Floats, Floats]] = []
+    nodes, weights = likelihood.quadrature
+    for part in posterior.parts:
+        group = part.group
+        if not len(group.nodes):
+            continue
+        means = posterior.latent_mean(group.nodes)
+        variances = posterior.latent_variance(group.nodes)
+        for k, column in enumerate(group.columns.tolist()):
+            f = means[column] + group.offset + np.sqrt(variances[column]) * nodes[:, None]
+            if likelihood.gaussian:
+                noise = 1.0 / part.precision
+                logs = -0.5 * (_LOG_TWO_PI + np.log(noise) + (group.y[:, k] - f) ** 2 / noise)
+                spread = variances[column] + noise
+                expected = -0.5 * (
+                    _LOG_TWO_PI + np.log(spread) + (group.y[:, k] - means[column] - group.offset) ** 2 / spread
+                )
+            else:
+                with torch.no_grad():
+                    y = torch.from_numpy(group.y[:, k].copy())
+                    logs = likelihood.log_prob(y, torch.from_numpy(f)[:, None]).numpy()
+                expected = logsumexp(np.log(weights)[:, None] + logs, axis=0)
+            rows.append((np.asarray(expected), weights @ logs, weights @ logs**2))
+    return Pointwise(*(np.concatenate(values) for values in zip(*rows, strict=True)))

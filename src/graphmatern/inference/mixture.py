@@ -1,0 +1,277 @@
+"""A mixture of posteriors, one for each of some parameters, with the verbs of a single one.
+
+With weights w_k, means are Σ w_k m_k, variances Σ w_k (v_k + (m_k − m)²), probabilities and densities Σ w_k p_k, and
+quantiles those of the mixture of distributions. Leaving out an observation changes what is known of the parameters:
+p(θ | y₋ᵢ) ∝ p(θ | y) / p(yᵢ | y₋ᵢ, θ), so its weights are w_k / p_k(yᵢ | y₋ᵢ).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import logsumexp, ndtr
+
+from graphmatern.inference.checks import LeftOut, Pointwise
+from graphmatern.likelihoods import find_quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from graphmatern.inference.posterior import Posterior
+    from graphmatern.likelihoods import Likelihood
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["Mixture"]
+
+
+class Mixture:
+    """A mixture of posteriors of the same processes.
+
+    Parameters
+    ----------
+    makers : sequence of callable
+        Return the posterior of each component; called when it is first needed.
+    weights : ndarray, shape (n_components,)
+        They add up to 1.
+    likelihood : Likelihood
+        At the mode of the parameters.
+    """
+
+    def __init__(self, makers: Sequence[Callable[[], Posterior]], weights: Floats, likelihood: Likelihood) -> None:
+        self._makers, self.weights, self._likelihood = list(makers), weights, likelihood
+        self._replaced: Likelihood | None = None
+
+    def __repr__(self) -> str:
+        return f"Mixture({len(self.weights)} components of {self.components[0]!r})"
+
+    @cached_property
+    def components(self) -> list[Posterior]:
+        """The posteriors."""
+        found = [make() for make in self._makers]
+        if self._replaced is not None:
+            for one in found:
+                one.likelihood = self._replaced
+        return found
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """The likelihood at the mode; setting it replaces that of every component."""
+        return self._likelihood
+
+    @likelihood.setter
+    def likelihood(self, likelihood: Likelihood) -> None:
+        self._likelihood = self._replaced = likelihood
+        self.__dict__.pop("components", None)
+
+    @property
+    def n_latents(self) -> int:
+        """Number of latent processes."""
+        return self.components[0].n_latents
+
+    @property
+    def n_replicates(self) -> int:
+        """Number of replicates."""
+        return self.components[0].n_replicates
+
+    # ------------------------------------------------------------------ averages
+    def _average(self, values: Sequence[Floats]) -> Floats:
+        return np.asarray(np.tensordot(self.weights, np.stack(values), axes=1))
+
+    def _combined(self, pairs: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+        """Mean and variance of the mixture, given those of the components."""
+        means, variances = (np.stack(values) for values in zip(*pairs, strict=True))
+        mean = self._average(list(means))
+        return mean, self._average(list(variances + (means - mean) ** 2))
+
+    # ------------------------------------------------------------------ linear effects
+    @property
+    def coefficients(self) -> Floats:
+        """Means of the coefficients; shape (n_latents, n_effects)."""
+        return self._average([one.coefficients for one in self.components])
+
+    @property
+    def coefficient_covariance(self) -> Floats:
+        """Covariances of the coefficients; shape (n_latents, n_effects, n_effects)."""
+        mean = self.coefficients
+        away = [one.coefficients - mean for one in self.components]
+        return self._average(
+            [
+                one.coefficient_covariance + d[:, :, None] * d[:, None, :]
+                for one, d in zip(self.components, away, strict=True)
+            ]
+        )
+
+    # ------------------------------------------------------------------ latent processes
+    def _latent_moments(self, nodes: Longs) -> tuple[Floats, Floats]:
+        return self._combined([(one.latent_mean(nodes), one.latent_variance(nodes)) for one in self.components])
+
+    def latent_mean(self, nodes: Longs) -> Floats:
+        """Means of η; shape (n_latents · n_replicates, n_nodes)."""
+        return self._average([one.latent_mean(nodes) for one in self.components])
+
+    def latent_variance(self, nodes: Longs) -> Floats:
+        """Variances of η; shape (n_latents · n_replicates, n_nodes)."""
+        return self._latent_moments(nodes)[1]
+
+    def latent_covariance(self, nodes: Longs, row: int = 0) -> Floats:
+        """Covariance of one process; shape (n_nodes, n_nodes)."""
+        means = np.stack([one.latent_mean(nodes)[row] for one in self.components])
+        away = means - self.weights @ means
+        inner = self._average([one.latent_covariance(nodes, row) for one in self.components])
+        return np.asarray(inner + away.T @ (self.weights[:, None] * away))
+
+    def _shared_out(self, n_samples: int, rng: np.random.Generator) -> list[tuple[Posterior, int]]:
+        """How many of some draws come from which component."""
+        counts = rng.multinomial(n_samples, self.weights)
+        return [(one, int(count)) for one, count in zip(self.components, counts, strict=True) if count]
+
+    def latent_samples(self, n_samples: int, nodes: Longs, rng: np.random.Generator, row: int = 0) -> Floats:
+        """Draws of one process; shape (n_samples, n_nodes)."""
+        parts = self._shared_out(n_samples, rng)
+        drawn = np.concatenate([one.latent_samples(count, nodes, rng, row) for one, count in parts])
+        return rng.permutation(drawn)
+
+    def joint_samples(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
+        """Draws of all latent processes, of the first replicate; shape (n_samples, n_latents, n_nodes)."""
+        parts = self._shared_out(n_samples, rng)
+        return rng.permutation(np.concatenate([one.joint_samples(count, nodes, rng) for one, count in parts]))
+
+    def class_probabilities(self, nodes: Longs) -> Floats:
+        """Probabilities of the classes; shape (n_nodes, n_classes)."""
+        return self._average([one.class_probabilities(nodes) for one in self.components])
+
+    # ------------------------------------------------------------------ numbers: the response and new observations
+    def moments(
+        self, nodes: Longs, *, observation: bool = False, offset: Floats | float = 0.0
+    ) -> tuple[Floats, Floats]:
+        """Means and variances of the response g(η), or of new observations; see `Posterior.moments`."""
+        return self._combined([one.moments(nodes, observation=observation, offset=offset) for one in self.components])
+
+    def edge_moments(
+        self, sources: Longs, targets: Longs, shares: Floats, *, observation: bool = False
+    ) -> tuple[Floats, Floats]:
+        """Means and variances on edges; see `Posterior.edge_moments`."""
+        return self._combined(
+            [one.edge_moments(sources, targets, shares, observation=observation) for one in self.components]
+        )
+
+    def covariance(self, nodes: Longs, replicate: int = 0, *, offset: Floats | float = 0.0) -> Floats:
+        """Covariance of the response of one replicate; shape (n_nodes, n_nodes)."""
+        means = np.stack([one.moments(nodes, offset=offset)[0][replicate] for one in self.components])
+        away = means - self.weights @ means
+        inner = self._average([one.covariance(nodes, replicate, offset=offset) for one in self.components])
+        return np.asarray(inner + away.T @ (self.weights[:, None] * away))
+
+    def quantile(
+        self, nodes: Longs, level: float, *, observation: bool, replicate: int = 0, offset: Floats | float = 0.0
+    ) -> Floats:
+        """Quantile of the response or of a new observation of one replicate; shape (n_nodes,)."""
+        options: dict[str, Any] = {"replicate": replicate, "offset": offset}
+        if observation:
+            mean, variance = (one[replicate] for one in self.moments(nodes, observation=True, offset=offset))
+            whole = self.components[0].counts
+            return find_quantile(lambda y: self.cdf(nodes, y, **options), level, mean, variance, whole=whole)
+        # That of η, mapped by an increasing function.
+        means = np.stack([one.latent_mean(nodes)[replicate] + offset for one in self.components])
+        variances = np.stack([one.latent_variance(nodes)[replicate] for one in self.components])
+        deviations = np.sqrt(np.maximum(variances, 1e-300))
+        centre, spread = self._combined(list(zip(means, variances, strict=True)))
+        found = find_quantile(lambda x: self.weights @ ndtr((x - means) / deviations), level, centre, spread)
+        return self.components[0].response_of(found)
+
+    def cdf(self, nodes: Longs, y: Floats, *, replicate: int = 0, offset: Floats | float = 0.0) -> Floats:
+        """Probabilities that new observations are at most ``y``; shape (n_nodes,)."""
+        return self._average([one.cdf(nodes, y, replicate=replicate, offset=offset) for one in self.components])
+
+    def exceedance(
+        self, nodes: Longs, threshold: Floats | float, *, observation: bool = False, replicate: int = 0,
+        offset: Floats | float = 0.0,
+    ) -> Floats:  # fmt: skip
+        """Probabilities that the response or a new observation is above a threshold; shape (n_nodes,)."""
+        options = {"observation": observation, "replicate": replicate, "offset": offset}
+        return self._average([one.exceedance(nodes, threshold, **options) for one in self.components])  # type: ignore[arg-type]
+
+    def log_density(self, nodes: Longs, y: Floats, *, replicate: int = 0, offset: Floats | float = 0.0) -> Floats:
+        """Log density, or log probability of a count, of new observations; shape (n_nodes,)."""
+        logs = [one.log_density(nodes, y, replicate=replicate, offset=offset) for one in self.components]
+        return np.asarray(logsumexp(np.log(self.weights)[:, None] + np.stack(logs), axis=0))
+
+    def draw_observations(
+        self,
+        n_samples: int,
+        nodes: Longs,
+        rng: np.random.Generator,
+        *,
+        replicate: int = 0,
+        offset: Floats | float = 0.0,
+    ) -> Floats:
+        """New observations of one replicate, each by itself; shape (n_samples, n_nodes)."""
+        drawn = [
+            one.draw_observations(count, nodes, rng, replicate=replicate, offset=offset)
+            for one, count in self._shared_out(n_samples, rng)
+        ]
+        return np.concatenate(drawn)
+
+    def samples(
+        self,
+        n_samples: int,
+        nodes: Longs,
+        rng: np.random.Generator,
+        replicate: int,
+        size: int,
+        *,
+        offset: Floats | float = 0.0,
+    ) -> Iterator[Floats]:
+        """Draws of the response of one replicate, ``size`` at a time; each of shape (up to size, n_nodes)."""
+        for start in range(0, n_samples, size):
+            drawn = self.latent_samples(min(size, n_samples - start), nodes, rng, replicate)
+            yield self.components[0].response_of(drawn + offset)
+
+    # ------------------------------------------------------------------ observations against what others say of them
+    def left_out(self) -> dict[int, LeftOut]:
+        """Observations given all others, by replicate; see `Posterior.left_out`."""
+        every = [one.left_out() for one in self.components]
+        return {column: self._left_out([own[column] for own in every]) for column in every[0]}
+
+    def _left_out(self, parts: Sequence[LeftOut]) -> LeftOut:
+        logs = np.stack([one.log_density for one in parts])
+        # Where an observation alone determines a coefficient, nothing is known without it, whatever the parameters.
+        relative = np.log(self.weights)[:, None] - np.where(np.isfinite(logs), logs, 0.0)
+        total = logsumexp(relative, axis=0)
+        weights = np.exp(relative - total)
+        means, variances = np.stack([one.mean for one in parts]), np.stack([one.variance for one in parts])
+        mean = np.sum(weights * means, axis=0)
+        with np.errstate(invalid="ignore"):
+            variance = np.sum(weights * (variances + (means - mean) ** 2), axis=0)
+        undetermined = ~np.isfinite(logs).all(axis=0)
+        return LeftOut(
+            mean,
+            np.where(undetermined, np.inf, variance),
+            np.where(undetermined, -np.inf, -total),
+            np.sum(weights * np.stack([one.pit for one in parts]), axis=0),
+        )
+
+    def left_out_classes(self) -> Floats:
+        """Class probabilities of labelled nodes given all other labels; see `Posterior.left_out_classes`."""
+        every = np.stack([one.left_out_classes() for one in self.components])
+        codes = self.components[0].class_codes
+        own = every[:, np.arange(len(codes)), codes]
+        weights = self.weights[:, None] / np.maximum(own, 1e-300)
+        weights /= weights.sum(axis=0)
+        return np.asarray(np.einsum("kn,knc->nc", weights, every))
+
+    def pointwise(self) -> Pointwise:
+        """Log-likelihoods of single observations; see `Posterior.pointwise`."""
+        parts = [one.pointwise() for one in self.components]
+        logs = np.stack([one.log_expected for one in parts])
+        return Pointwise(
+            np.asarray(logsumexp(np.log(self.weights)[:, None] + logs, axis=0)),
+            self._average([one.mean_log for one in parts]),
+            self._average([one.mean_squared_log for one in parts]),
+        )

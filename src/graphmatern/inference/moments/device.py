@@ -1,0 +1,119 @@
+"""Products on another device than the processor, through torch."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from graphmatern.errors import ResourceError
+from graphmatern.sparse import ChebyshevProducts, format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+    from scipy.sparse import csr_array
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["DeviceProducts"]
+
+_SHARE = 0.5  # of the free memory, for blocks
+_BLOCKS = 5  # of a polynomial at a time, temporaries included
+_MOST_COLUMNS = 512
+
+
+class DeviceProducts(ChebyshevProducts):
+    """Chebyshev polynomials of a symmetric matrix on a torch device; everything else stays in host memory.
+
+    Parameters
+    ----------
+    matrix : csr_array, shape (n, n)
+        Symmetric.
+    low, high : float
+        Between which its eigenvalues lie.
+    device : torch.device
+        Where to compute.
+    dtype : torch.dtype
+        float64, or float32 for half the memory and errors of about 1e-6.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp, torch
+    >>> matrix = sp.csr_array(np.diag([0.0, 1.0, 2.0]))
+    >>> products = DeviceProducts(matrix, 0.0, 2.0, torch.device("cpu"))
+    >>> products.apply(np.array([0.0, 0.0, 1.0]), np.ones((3, 1)))[:, 0]
+    array([ 1., -1.,  1.])
+    """
+
+    def __init__(
+        self,
+        matrix: csr_array[Any],
+        low: float,
+        high: float,
+        device: torch.device,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        self._device, self._dtype = device, dtype
+        super().__init__(matrix, low, high, 1)
+
+    def _hold(self, scaled: csr_array[Any]) -> None:
+        needed = self.nnz * (4 + self._size) + 4 * self.n + _BLOCKS * self.n * self._size
+        if self._device.type == "cuda" and needed > torch.cuda.mem_get_info(self._device)[0]:
+            free = format_bytes(torch.cuda.mem_get_info(self._device)[0])
+            raise ResourceError(
+                f"products with this graph need at least {format_bytes(needed)} on {self._device}, of {free} that are "
+                'free. Use dtype="float32", a larger device, or leave device out.'
+            )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+            self._matrix = torch.sparse_csr_tensor(
+                torch.from_numpy(scaled.indptr.astype(np.int32)).to(self._device),
+                torch.from_numpy(scaled.indices.astype(np.int32)).to(self._device),
+                torch.from_numpy(scaled.data).to(self._device, self._dtype),
+                size=(self.n, self.n),
+                check_invariants=False,
+            )
+
+    @property
+    def _size(self) -> int:
+        return self._dtype.itemsize
+
+    def _block(self, columns: Floats) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(columns)).to(self._device, self._dtype, copy=True)
+
+    def _zeros(self, n_columns: int) -> torch.Tensor:
+        return torch.zeros((self.n, n_columns), device=self._device, dtype=self._dtype)
+
+    def _numbers(self, block: torch.Tensor) -> Floats:
+        return np.asarray(block.to("cpu", torch.float64).numpy())
+
+    def _rows(self, nodes: Longs) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(nodes)).to(self._device)
+
+    def _advance(
+        self,
+        current: torch.Tensor,
+        previous: torch.Tensor,
+        k: int,
+        total: torch.Tensor | None = None,
+        coefficient: float = 0.0,
+        crew: Any = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        del crew
+        torch.addmm(previous, self._matrix, current, beta=-1.0, alpha=1.0 if k == 1 else 2.0, out=previous)
+        if total is not None:
+            total.add_(previous, alpha=coefficient)
+        return previous, current
+
+    def _in_blocks(self, count: int, work: Callable[[slice, Any], None]) -> None:
+        width = _MOST_COLUMNS
+        if self._device.type == "cuda":
+            free = _SHARE * torch.cuda.mem_get_info(self._device)[0]
+            width = int(np.clip(free // (_BLOCKS * self.n * self._size), 1, _MOST_COLUMNS))
+        for start in range(0, count, width):
+            work(slice(start, min(start + width, count)), None)

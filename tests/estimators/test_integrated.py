@@ -1,0 +1,196 @@
+"""Estimators whose parameters are integrated over: tables, files, more data, odd cases."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import graphmatern as gm
+from graphmatern.errors import KernelError, TableError
+from graphmatern.inference import Mixture
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CITY = gm.make_roads(60, seed=4)
+RNG = np.random.default_rng(1)
+FIELD = gm.Matern(2, 4.0).on(CITY).sample(random_state=1).numpy()[0]
+SEEN = RNG.permutation(CITY.n_nodes)[:25]
+NAMES = CITY.nodes[SEEN]
+Y = 20.0 + 5.0 * FIELD[SEEN] + RNG.standard_normal(len(SEEN))
+COUNTS = RNG.poisson(np.exp(1.0 + FIELD[SEEN]))
+LABELS = np.where(FIELD[SEEN] > 0, "high", "low")
+
+
+def fitted(name: str) -> Any:
+    if name == "classes":
+        return gm.GraphGPClassifier(CITY).fit(NAMES, LABELS)
+    if name == "two classes":
+        return gm.GraphGPClassifier(CITY, likelihood="bernoulli", inference="markov").fit(NAMES, LABELS)
+    if name == "counts":
+        return gm.GraphGPRegressor(CITY, likelihood="poisson").fit(NAMES, COUNTS, exposure=np.full(len(SEEN), 2.0))
+    if name == "conditioned":
+        return gm.GraphGPRegressor(CITY).fit(NAMES[:20], Y[:20]).condition_on(NAMES[20:], Y[20:])
+    if name == "sum":
+        return gm.GraphGPRegressor(CITY, gm.Matern(1, 2.0, fixed=("nu",)) + gm.Diffusion(5.0)).fit(NAMES, Y)
+    engine, likelihood = name.split()
+    options: dict[str, Any] = {"likelihood": likelihood}
+    return gm.GraphGPRegressor(CITY, engine=engine, **options).fit(NAMES, Y)
+
+
+CASES = [
+    "spectral gaussian",
+    "markov gaussian",
+    "moments gaussian",
+    "spectral student_t",
+    "counts",
+    "conditioned",
+    "sum",
+    "classes",
+    "two classes",
+]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_files_keep_the_mixture(name: str, tmp_path: Path) -> None:
+    model = fitted(name)
+    assert isinstance(model.posterior_, Mixture)
+    assert np.isfinite(model.log_evidence_)
+    table = model.hyperparameters_
+    assert list(table.columns) == ["mode", "mean", "sd", "2.5%", "50%", "97.5%"]
+    assert np.isfinite(table.to_numpy()).all()
+    assert (table["2.5%"] <= table["50%"]).all()
+    assert (table["50%"] <= table["97.5%"]).all()
+    assert "integrated over the parameters" in model.summary()
+    model.save(tmp_path / "model.gm")
+    for again in (gm.load(tmp_path / "model.gm"), pickle.loads(pickle.dumps(model))):
+        assert isinstance(again.posterior_, Mixture)
+        pd.testing.assert_frame_equal(again.predict_table(), model.predict_table(), rtol=1e-10)
+        pd.testing.assert_frame_equal(again.hyperparameters_, table)
+        pd.testing.assert_frame_equal(again.loo(), model.loo(), rtol=1e-8)
+        assert again.log_evidence_ == model.log_evidence_
+        assert again.summary() == model.summary()
+
+
+def test_parameters_are_in_the_units_of_the_values() -> None:
+    one = gm.GraphGPRegressor(CITY).fit(NAMES, Y).hyperparameters_
+    ten = gm.GraphGPRegressor(CITY).fit(NAMES, 10.0 * Y - 7.0).hyperparameters_
+    assert list(one.index) == ["nu", "lengthscale", "range", "sigma", "noise"]
+    for name in ("sigma", "noise"):
+        np.testing.assert_allclose(ten.loc[name], 10.0 * one.loc[name], rtol=1e-6)
+    np.testing.assert_allclose(ten.loc["lengthscale"], one.loc["lengthscale"], rtol=1e-6)
+    length = float(CITY.edges["length"].mean())
+    np.testing.assert_allclose(one.loc["range"], 1.3 * length * one.loc["lengthscale"])
+    raw = gm.GraphGPRegressor(CITY, normalize_y=False).fit(NAMES, Y).hyperparameters_
+    np.testing.assert_allclose(raw.loc["sigma"], one.loc["sigma"], rtol=0.05)  # priors follow the data
+
+
+def test_a_plugged_in_fit_has_a_table_from_the_curvature() -> None:
+    model = gm.GraphGPRegressor(CITY, gm.Matern(2, 3.0, fixed=("nu",)), integrate=False).fit(NAMES, Y)
+    table, errors = model.hyperparameters_, model.standard_errors()
+    assert not isinstance(model.posterior_, Mixture)
+    assert np.isnan(model.log_evidence_)
+    ratio = float(np.log(table["97.5%"]["lengthscale"] / table["mode"]["lengthscale"]))
+    assert ratio == pytest.approx(1.96 * errors["lengthscale"], rel=0.05)
+    kept = gm.GraphGPRegressor(CITY, optimizer=None).fit(NAMES, Y)
+    assert not isinstance(kept.posterior_, Mixture)
+
+
+@pytest.mark.parametrize("engine", ["spectral", "markov"])
+@pytest.mark.parametrize("y", [[3.0, 4.0, 8.0], [5.0, 5.0, 5.0], [0.0, 0.0, 0.0]], ids=["three", "constant", "zeros"])
+def test_three_values_are_no_reason_to_be_sure(engine: Any, y: list[float]) -> None:
+    """Warnings are errors here."""
+    model = gm.GraphGPRegressor(CITY, engine=engine).fit(NAMES[:3], y)
+    table = model.predict_table()
+    numbers = table.drop(columns="informed").to_numpy()
+    assert np.isfinite(numbers).all()
+    assert (table["lower"] < table["mean"]).all()
+    assert (table["mean"] < table["upper"]).all()
+    parameters = model.hyperparameters_
+    assert np.isfinite(parameters.to_numpy()).all()
+    assert float(parameters["97.5%"]["lengthscale"] / parameters["2.5%"]["lengthscale"]) > 5.0
+    if y[0] != y[1]:
+        wide = (table["upper"] - table["lower"]).mean()
+        assert wide > 2.0 * np.std(y)
+
+
+def test_bounds_are_kept_and_reported() -> None:
+    bounds = {"lengthscale": (0.001, 0.5), "noise": (1e-4, 1e-3)}
+    model = gm.GraphGPRegressor(CITY, bounds=bounds).fit(NAMES, Y)
+    assert "lengthscale" in model.at_bounds_
+    assert "ended at a bound" in model.summary()
+    table = model.hyperparameters_
+    assert 0.001 <= float(table["2.5%"]["lengthscale"]) <= float(table["97.5%"]["lengthscale"]) <= 0.5
+
+
+def test_a_component_without_data_keeps_its_prior() -> None:
+    two = gm.Graph.from_edges([(0, 1), (1, 2), (2, 3), (10, 11), (11, 12)])
+    model = gm.GraphGPRegressor(two).fit([0, 1, 2, 3], [1.0, 2.0, 3.0, 2.0])
+    table = model.predict_table()
+    assert np.isfinite(table.drop(columns="informed").to_numpy()).all()
+    alone = ~table["informed"].to_numpy()
+    assert table["std"].to_numpy()[alone].min() > table["std"].to_numpy()[~alone].max()
+
+
+def test_thresholds() -> None:
+    model = gm.GraphGPRegressor(CITY).fit(NAMES, Y)
+    above = model.exceedance(22.0)
+    assert above.index.equals(CITY.nodes)
+    draws = model.sample(4000, random_state=0)
+    np.testing.assert_allclose(above, (draws > 22.0).mean(axis=0), atol=0.05)
+    some = CITY.nodes[:3]
+    joint = model.joint_exceedance(15.0, some, n_samples=4000, random_state=0)
+    assert joint == pytest.approx((model.sample(4000, some, random_state=0) > 15.0).all(axis=1).mean())
+    assert joint <= model.exceedance(15.0, some).min() + 0.03
+    noisy = model.exceedance(22.0, observation=True)
+    assert np.abs(noisy - 0.5).mean() < np.abs(above - 0.5).mean()
+    rates = gm.GraphGPRegressor(CITY, likelihood="poisson").fit(NAMES, COUNTS)
+    assert (rates.exceedance(0.0) == 1.0).all()
+    assert (rates.exceedance(1.0, exposure=3.0) >= rates.exceedance(1.0)).all()
+    with pytest.raises(TableError, match="single number"):
+        model.exceedance([1.0, 2.0])
+    each = model.exceedance([15.0, 22.0], CITY.nodes[:2])
+    assert each.tolist() == [model.exceedance(15.0).iloc[0], model.exceedance(22.0).iloc[1]]
+
+
+def test_left_out_values_are_calibrated_and_criteria_prefer_the_truth() -> None:
+    model = gm.GraphGPRegressor(CITY).fit(NAMES, Y)
+    table = model.loo()
+    assert table["pit"].between(0.0, 1.0).all()
+    assert 0.35 < table["pit"].mean() < 0.65
+    criteria = model.information_criteria()
+    assert criteria["elpd_loo"] == pytest.approx(table["log_density"].sum())
+    assert 0.0 < criteria["p_waic"] < len(Y)
+    shuffled = gm.GraphGPRegressor(CITY).fit(NAMES, RNG.permutation(Y))
+    assert criteria["elpd_loo"] > shuffled.information_criteria()["elpd_loo"]
+    assert model.log_evidence_ > shuffled.log_evidence_
+
+
+def test_left_out_labels() -> None:
+    model = gm.GraphGPClassifier(CITY, likelihood="bernoulli").fit(NAMES, LABELS)
+    table = model.loo()
+    assert table["node"].tolist() == NAMES.tolist()
+    assert table["label"].tolist() == LABELS.tolist()
+    assert (table["log_density"] == np.log(table["probability"])).all()
+    # A label says something about its own node: without it, less is known.
+    own = model.predict_proba(NAMES)[np.arange(len(NAMES)), (LABELS == "low").astype(int)]
+    assert (table["probability"] < own).mean() > 0.9
+    # Against fits without that label, at the parameters that all labels give.
+    k = 4
+    kept = np.arange(len(NAMES)) != k
+    kernel = model.kernel_
+    options: dict[str, Any] = {"likelihood": "bernoulli", "optimizer": None, "normalized": model.normalized_}
+    plain = gm.GraphGPClassifier(CITY, kernel, **options).fit(NAMES, LABELS)
+    without = gm.GraphGPClassifier(CITY, kernel, **options).fit(NAMES[kept], LABELS[kept])
+    place = list(plain.classes_).index(LABELS[k])
+    expected = without.predict_proba([NAMES[k]])[0, place]
+    assert plain.loo()["probability"][k] == pytest.approx(expected, abs=0.02)
+
+
+def test_integrate_is_a_flag_or_auto() -> None:
+    with pytest.raises(KernelError, match="integrate"):
+        gm.GraphGPRegressor(CITY, integrate="always").fit(NAMES, Y)  # type: ignore[arg-type]

@@ -1,0 +1,93 @@
+"""Weighted points against densities whose integrals are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from graphmatern.inference.learning.explore import explore, few_of, moments_of, normal_points
+from graphmatern.inference.learning.parameters import Coordinate
+from graphmatern.inference.learning.priors import LogNormal
+
+WIDE = [Coordinate(f"x{k}", -30.0, 30.0, LogNormal(1.0, 3.0)) for k in range(4)]
+
+
+def test_a_normal_density_in_four_dimensions() -> None:
+    rng = np.random.default_rng(0)
+    root = np.eye(4) + 0.3 * rng.standard_normal((4, 4))
+    covariance = root @ root.T
+    density = stats.multivariate_normal(np.arange(4.0) / 4, covariance)
+    found = explore(
+        lambda x: float(density.logpdf(x)) + 2.0,
+        np.arange(4.0) / 4,
+        np.linalg.inv(covariance).astype(np.float64),
+        WIDE,
+        256,
+    )
+    mean, spread = moments_of(found.points, found.weights)
+    sd = np.sqrt(np.diag(covariance))
+    assert found.log_integral == pytest.approx(2.0, abs=0.1)
+    assert np.abs((mean - np.arange(4.0) / 4) / sd).max() < 0.1
+    assert np.abs(np.sqrt(np.diag(spread)) / sd - 1.0).max() < 0.15
+    assert found.effective > 80
+
+
+def test_a_skew_density_that_is_cut_off_by_a_bound() -> None:
+    """x = log of an exponential variable has a long tail to the left; a bound takes away its right half."""
+    coordinates = [Coordinate("x", -30.0, 0.0, LogNormal(1.0, 3.0))]
+    found = explore(lambda x: float(x[0] - np.exp(x[0])), np.array([0.0]), np.eye(1), coordinates, 200)
+    grid = np.linspace(-30.0, 0.0, 20001)
+    density = np.exp(grid - np.exp(grid))
+    total = np.trapezoid(density, grid)
+    expected = np.trapezoid(grid * density, grid) / total
+    assert found.log_integral == pytest.approx(np.log(total), abs=0.05)
+    assert (found.weights @ found.points[:, 0]) == pytest.approx(expected, abs=0.1)
+    assert found.points.max() <= 0.0
+
+
+def test_a_second_mode_is_found() -> None:
+    def log_density(x: np.ndarray) -> float:
+        near = -0.5 * float(((x - 1.0) ** 2).sum()) / 0.25
+        far = -0.5 * float(((x + 1.5) ** 2).sum()) / 0.25
+        return float(np.logaddexp(near, far - 0.5))
+
+    coordinates = [Coordinate("x", -30.0, 30.0, LogNormal(1.0, 3.0)) for _ in range(2)]
+    found = explore(log_density, np.ones(2), 4.0 * np.eye(2), coordinates, 256)
+    share = found.weights[found.points[:, 0] < -0.25].sum()
+    assert share == pytest.approx(1.0 / (1.0 + np.exp(0.5)), abs=0.1)
+
+
+def test_points_that_break_down_have_no_weight() -> None:
+    found = explore(lambda x: -np.inf if x[0] > 0.5 else -0.5 * float(x @ x), np.zeros(2), np.eye(2), WIDE[:2], 64)
+    assert found.points[:, 0].max() <= 0.5
+    assert found.weights.sum() == pytest.approx(1.0)
+
+
+def test_points_of_a_normal_density() -> None:
+    root = np.array([[1.0, 0.0, 0.0], [0.5, 0.8, 0.0], [-0.3, 0.1, 0.4]])
+    covariance, mode = root @ root.T, np.array([1.0, -2.0, 0.5])
+    found = normal_points(3.0, mode, np.linalg.inv(covariance), WIDE[:3])
+    mean, spread = moments_of(found.points, found.weights)
+    np.testing.assert_allclose(mean, mode, atol=1e-12)
+    np.testing.assert_allclose(spread, covariance, rtol=1e-9)
+    top = stats.multivariate_normal(mode, covariance).logpdf(mode)
+    assert found.log_integral == pytest.approx(3.0 - top)
+
+
+def test_nothing_to_explore() -> None:
+    found = explore(lambda _: 3.0, np.zeros(0), np.zeros((0, 0)), [], 64)
+    assert found.points.shape == (1, 0)
+    assert found.log_integral == 3.0
+
+
+def test_a_few_points_keep_means_and_covariances() -> None:
+    found = explore(lambda x: -0.5 * float(x @ x) - 0.1 * float(np.exp(x[0])), np.zeros(3), np.eye(3), WIDE[:3], 200)
+    chosen, weights = few_of(found, 24)
+    assert len(chosen) <= 24
+    assert len(set(chosen.tolist())) == len(chosen)
+    assert weights.min() >= 0.0
+    mean, covariance = moments_of(found.points, found.weights)
+    own_mean, own_covariance = moments_of(found.points[chosen], weights)
+    np.testing.assert_allclose(own_mean, mean, atol=0.02)
+    np.testing.assert_allclose(own_covariance, covariance, atol=0.03)
