@@ -179,16 +179,15 @@ def test_left_out_labels() -> None:
     # A label says something about its own node: without it, less is known.
     own = model.predict_proba(NAMES)[np.arange(len(NAMES)), (LABELS == "low").astype(int)]
     assert (table["probability"] < own).mean() > 0.9
-    # Against fits without that label, at the parameters that all labels give.
+    # Against fits without that label, at the parameters that all labels give; the other sites would change a little.
     k = 4
     kept = np.arange(len(NAMES)) != k
-    kernel = model.kernel_
-    options: dict[str, Any] = {"likelihood": "bernoulli", "optimizer": None, "normalized": model.normalized_}
-    plain = gm.GraphGPClassifier(CITY, kernel, **options).fit(NAMES, LABELS)
-    without = gm.GraphGPClassifier(CITY, kernel, **options).fit(NAMES[kept], LABELS[kept])
-    place = list(plain.classes_).index(LABELS[k])
-    expected = without.predict_proba([NAMES[k]])[0, place]
-    assert plain.loo()["probability"][k] == pytest.approx(expected, abs=0.02)
+    for likelihood in ("bernoulli", "probit"):
+        options: dict[str, Any] = {"likelihood": likelihood, "optimizer": None, "normalized": model.normalized_}
+        plain = gm.GraphGPClassifier(CITY, model.kernel_, **options).fit(NAMES, LABELS)
+        without = gm.GraphGPClassifier(CITY, model.kernel_, **options).fit(NAMES[kept], LABELS[kept])
+        expected = without.predict_proba([NAMES[k]])[0, list(plain.classes_).index(LABELS[k])]
+        assert plain.loo()["probability"][k] == pytest.approx(expected, abs=0.05)
 
 
 def test_integrate_is_a_flag_or_auto() -> None:

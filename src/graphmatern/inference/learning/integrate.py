@@ -20,7 +20,7 @@ from graphmatern.inference.learning.parameters import PriorsAndBounds
 from graphmatern.inference.learning.priors import Beta, LogNormal
 from graphmatern.inference.mixture import Mixture
 from graphmatern.inference.threads import small_matrix_threads
-from graphmatern.likelihoods import Gaussian, StudentT
+from graphmatern.likelihoods import Categorical, Gaussian, StudentT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +54,7 @@ _CHEAP = 160  # observations
 _KEPT, _KEPT_SOME, _KEPT_FEW = 24, 12, 8  # components of the mixture; where they differ less; where they take long
 _HOPELESS = 8.0  # nats by which a candidate is worse than the best, so that it has no part in the mixture
 _LEAST_WEIGHT = 1e-3  # of a component
+_VARIANCE_OF_CLASSES = 20.0  # centre of its prior; see `default_priors`
 
 
 # ---------------------------------------------------------------------- priors and decisions
@@ -63,8 +64,9 @@ def default_priors(problem: Problem) -> dict[str, Prior]:
     * nu: log-normal around 1.5, between 0.2 and 11 with 95 %; smoother processes are all alike.
     * lengthscale: log-normal around the geometric mean of one edge and √N edges, about the width of a road map, within
       a factor of 13 with 95 %: shorter ones are noise, longer ones a constant. An edge is one of typical weight.
-    * variance: log-normal around the variance of the data (1 for classes and rates), within a factor of 19 with 95 %:
-      over a lengthscale longer than the graph, the process varies more than the data show.
+    * variance: log-normal around the variance of the data (1 for rates), within a factor of 19 with 95 %: over a
+      lengthscale longer than the graph, the process varies more than the data show. For classes around 20: beside noise
+      of variance 1, arctan(1 / √20) / π = 7 % of labels are then not what the process says; between 25 % and 1.6 %.
     * noise: log-normal around a tenth of the variance of the data, within a factor of 28 with 95 %; for Student's t
       the scale is that of a standard deviation, and df − 2 is around 8, within a factor of 20.
     * dispersion of counts: log-normal around 0.3, within a factor of 19. Shares are Beta(2, 2).
@@ -91,7 +93,9 @@ def default_priors(problem: Problem) -> dict[str, Prior]:
 
 
 def _variance_of_data(problem: Problem) -> float:
-    """Of numbers, around their mean unless the model has none; 1 for rates and classes, and where all are alike."""
+    """Of numbers, around their mean unless the model has none; 1 for rates and where all are alike; see above."""
+    if isinstance(problem.likelihood, Categorical):
+        return _VARIANCE_OF_CLASSES
     if not isinstance(problem.likelihood, Gaussian | StudentT):
         return 1.0
     y = problem.observations.y[~np.isnan(problem.observations.y)]
