@@ -296,6 +296,10 @@ class Engine(ABC):
         del position
         return True
 
+    def begin_roughly(self) -> None:
+        """Evaluate roughly until `refine` is called, where that saves time: a search leaves most of it behind."""
+        return
+
     def refine(self, conditioned: Callable[[], Sequence[tuple[Conditioned, int]]]) -> bool:
         """Whether estimates proved too rough at an optimum, and were made better for another search from there.
 

@@ -84,7 +84,7 @@ class _Controls:
     """Estimates of diagonals that are known exactly, from the same probes."""
 
     def __init__(self, operator: LaplacianOperator) -> None:
-        products, n = operator.products, operator.graph.n_nodes
+        products, n = operator.products.single, operator.graph.n_nodes
         self._products = products
         # Null vectors as the columns of a sparse matrix, one for each component.
         entries = operator.null_vectors, operator.graph.components, np.arange(n + 1)

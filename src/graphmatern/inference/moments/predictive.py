@@ -125,7 +125,8 @@ class PriorField:
             root = root * np.sqrt(operator.graph.masses)[:, None]
 
         def times(columns: Floats) -> Floats:
-            return np.asarray(operator.products.apply(self.coefficients, columns) - root @ (root.T @ columns))
+            # Probes differ by far more than single precision.
+            return np.asarray(operator.products.single.apply(self.coefficients, columns) - root @ (root.T @ columns))
 
         return in_masses(estimate_diagonal(operator, times, np.einsum("ij,ij->i", root, root)), operator)
 

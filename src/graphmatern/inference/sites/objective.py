@@ -133,6 +133,9 @@ class SiteObjective:
 
         The ELBO of a likelihood that is not log-concave has several maxima over the sites, and the way there decides.
         """
+        if self._engine.refine(list):
+            self._best = -np.inf  # of another kernel, nearly the same
+            return True
         if self.likelihood.log_concave:
             return False
         kept, self._begin = self._begin, None
