@@ -168,6 +168,10 @@ class Predictive(ABC):
         """Prior variance at some nodes that the sites cannot reach; 0 unless an engine approximates; (n_nodes,)."""
         return np.zeros(len(nodes))
 
+    def join(self, others: Sequence[Predictive]) -> None:
+        """Share work with others that will be asked the same: those of other parameters, under their own sites."""
+        del others
+
     def edge_covariances(self, sources: Longs, targets: Longs) -> Floats:
         """Covariances of f between the ends of edges; shape (n_edges,)."""
         found = np.empty(len(sources))

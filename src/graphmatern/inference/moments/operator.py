@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from scipy.fft import dct
+from scipy.sparse import csr_array
 
 from graphmatern.graph import largest_eigenvalue_bound
 from graphmatern.inference.moments.device import DeviceProducts
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-    from scipy.sparse import csr_array
 
     from graphmatern.graph import Graph
 
@@ -169,6 +169,13 @@ class LaplacianOperator:
         scale = self._root_mass[:, None]
         return np.asarray(self.products.apply(coefficients, columns / scale) / scale)
 
+    def polynomials(self, coefficients: Floats, columns: Floats) -> Floats:
+        """`apply` for several polynomials at once, coefficients (degree + 1, n_sets); shape (n_sets, n_nodes, k)."""
+        if self._root_mass is None:
+            return self.products.polynomials(coefficients, columns)
+        scale = self._root_mass[:, None]
+        return np.asarray(self.products.polynomials(coefficients, columns / scale) / scale)
+
     def apply_root(self, coefficients: Floats, columns: Floats) -> Floats:
         """A^(−½) Σ c_k T_k(S) V: draws of a process, from white noise, for coefficients of a square root."""
         found = self.products.apply(coefficients, columns)
@@ -217,6 +224,13 @@ class LaplacianOperator:
         return np.asarray(vector / lengths[graph.components])
 
     @cached_property
+    def null_basis(self) -> csr_array[Any]:
+        """Null vectors as columns, one for each connected component; shape (n_nodes, n_components)."""
+        components, n = self.graph.components, self.graph.n_nodes
+        entries = self.null_vectors, components, np.arange(n + 1)
+        return csr_array(entries, shape=(n, int(components.max()) + 1))
+
+    @cached_property
     def exact_traces(self) -> bool:
         """Whether traces are exact rather than estimated."""
         return self.graph.n_nodes <= _EXACT_NODES
@@ -247,13 +261,21 @@ class LaplacianOperator:
         weights = None if self.graph.masses is None else 1.0 / self.graph.masses
         # Probes differ by far more than single precision.
         self._estimates = self.products.single.traces(weights, degree, probes, self._estimates, self._kept)
-        found = self._estimates.copy()
-        # What is known exactly: the diagonals of the identity and of S itself.
         inverse_mass = np.ones(self.graph.n_nodes) if weights is None else weights
+        found = self._estimates.copy()
         found[0] = inverse_mass.sum()
-        found[1] = inverse_mass @ self.products.diagonal
+        # Traces of S, S² and the projection on null vectors are known. Where probes get these wrong, they get others
+        # wrong as well: smooth kernels are small differences of large traces, and no error must be mended alone.
+        along = (self.null_basis.T @ probes) * (self.null_basis.T @ (inverse_mass[:, None] * probes))
+        squares = self.products.diagonal, self.products.squared_diagonal, self.null_vectors**2
+        known = (np.stack(squares) @ inverse_mass)[:, None]
+        controls = np.stack([found[1], 0.5 * (found[2] + found[0]), along.sum(axis=0)]) - known
+        away = controls - controls.mean(axis=1, keepdims=True)
+        slopes = np.linalg.lstsq(away.T, (found - found.mean(axis=1, keepdims=True)).T, rcond=1e-10)[0]
+        found -= slopes.T @ controls
         traces = found.mean(axis=1)
-        return traces, found - traces[:, None]
+        used = np.sqrt((_PROBES - 1) / (_PROBES - 1 - len(controls)))  # by as many slopes
+        return traces, used * (found - traces[:, None])
 
 
 def _largest_eigenvalue(graph: Graph, normalized: bool) -> float:
