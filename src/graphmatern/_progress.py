@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-__all__ = ["LONG", "announce", "duration", "hidden", "showing"]
+__all__ = ["LONG", "announce", "bar", "duration", "hidden", "showing"]
 
 LONG = 10.0  # seconds of a step that is announced
 
@@ -49,6 +50,40 @@ def announce(step: str, seconds: float, memory: float) -> None:
 
         # Through tqdm, which moves bars that are there out of the way.
         tqdm.write(f"{step}: about {duration(seconds)}, {memory / 2**30:.2g} GiB", file=sys.stderr)
+
+
+@contextmanager
+def bar(step: str, total: int, seconds: float) -> Iterator[Callable[[int], None]]:
+    """Show how far a step has come, on the error stream, if it is predicted to take long.
+
+    Parameters
+    ----------
+    step : str
+        What is done.
+    total : int
+        How much there is to do.
+    seconds : float
+        Prediction.
+
+    Yields
+    ------
+    callable
+        To be called with how much more was done, by any thread.
+    """
+    if seconds <= LONG:
+        yield lambda _more: None
+        return
+    from tqdm import tqdm
+
+    lock = Lock()
+    form = "{l_bar}{bar}| {elapsed}, about {remaining} more"
+    with tqdm(total=total, desc=step, disable=hidden(), leave=False, bar_format=form) as shown:
+
+        def count(more: int) -> None:
+            with lock:
+                shown.update(more)
+
+        yield count
 
 
 def duration(seconds: float) -> str:

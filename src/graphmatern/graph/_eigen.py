@@ -23,7 +23,7 @@ from graphmatern.sparse import (
     analyze,
     available_memory,
     available_threads,
-    hub_cost,
+    early_cost,
     predict_cost,
     single_threaded_blas,
 )
@@ -139,7 +139,7 @@ def _choose_way(scaled: sp.csr_array, filtered: ChebyshevFilter, null: Floats, w
 def _factorised_seconds(scaled: sp.csr_array, wanted: int) -> float:
     """About how long it takes through factors; infinite where these do not fit into memory, or are out of reach."""
     matrix = sp.csc_array(scaled)
-    cost: Cost | None = hub_cost(matrix, enough=_LONG)
+    cost: Cost | None = early_cost(matrix, enough=_LONG)
     if cost is None:
         cost = predict_cost(matrix)
         if cost.memory_bytes < 0.8 * available_memory():

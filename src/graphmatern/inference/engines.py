@@ -13,9 +13,9 @@ from graphmatern.errors import KernelError, ResourceError
 from graphmatern.inference.inducing.engine import EigenvectorEngine, InducingEngine
 from graphmatern.inference.markov.engine import MarkovEngine, smoothnesses
 from graphmatern.inference.markov.precision import markov_precision
-from graphmatern.inference.moments.engine import MomentsEngine, moments_seconds
+from graphmatern.inference.moments.engine import MomentsEngine
 from graphmatern.inference.spectral.engine import SpectralEngine, eigenpairs_used
-from graphmatern.sparse import available_memory, format_bytes, hub_cost, power_nnz
+from graphmatern.sparse import available_memory, early_cost, format_bytes, power_nnz, product_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,14 +185,15 @@ def _markov_cost(problem: Problem) -> EngineCost | None:
     cost = sparse_cost(problem, possible[0])
     if cost is None:
         return EngineCost("markov", method, np.inf, np.inf, at_least=True)
-    sizes = _relative_sizes(problem, possible)
+    at_least = cost.seconds > _LONG
+    sizes = [1.0] * len(possible) if at_least else _relative_sizes(problem, possible)
     observed, overhead = float(problem.observations.count), _PER_STEP + _PER_NODE * problem.graph.n_nodes
     seconds = _evaluations(problem) * sum(4.0 * cost.seconds * size + overhead for size in sizes)
     if problem.updates > 1:
         dense = problem.updates * 3.0 * observed**3 * _PER_FLOP
         solves = sum(_PER_ENTRY * observed * cost.nnz_factor * size + dense for size in sizes)
         seconds = min(seconds, _evaluations(problem) / problem.updates * solves)
-    return EngineCost("markov", method, seconds, max(sizes) * cost.memory_bytes, at_least=cost.seconds > _LONG)
+    return EngineCost("markov", method, seconds, max(sizes) * cost.memory_bytes, at_least=at_least)
 
 
 def _relative_sizes(problem: Problem, possible: tuple[int, ...]) -> list[float]:
@@ -212,11 +213,11 @@ def _moments_seconds(problem: Problem) -> float:
     scale = np.sqrt(largest * _TYPICAL_LENGTHSCALE**2 / 3.0)
     nnz = 2 * graph.n_edges + graph.n_nodes
     if observed <= MomentsEngine.most_dense:
-        products = moments_seconds(nnz, observed, int(12.0 * scale))
+        products = product_seconds(nnz, observed, int(12.0 * scale))
         return products + _evaluations(problem) * 3.0 * float(observed) ** 3 * _PER_FLOP
     if not problem.exact:
         return np.inf  # variances at all observations are out of reach
-    return _SCORINGS * moments_seconds(nnz, _COLUMNS_OF_MANY, int(8.0 * scale))
+    return _SCORINGS * product_seconds(nnz, _COLUMNS_OF_MANY, int(8.0 * scale))
 
 
 def _moments_cost(problem: Problem) -> EngineCost:
@@ -277,9 +278,9 @@ def sparse_cost(problem: Problem, nu: int) -> Cost | None:
         if power_nnz(laplacian, nu, limit=_MOST_ENTRIES, check=False) > _MOST_ENTRIES:
             return None
         try:
-            hubs = hub_cost(laplacian, enough=_LONG)
-            if hubs is not None:
-                return hubs
+            early = early_cost(laplacian, enough=_LONG)
+            if early is not None:
+                return early
             return markov_precision(graph, nu, normalized=normalized, n_threads=n_threads).analysis.cost
         except ResourceError:
             return None

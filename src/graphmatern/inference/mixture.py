@@ -54,6 +54,8 @@ class Mixture:
     def components(self) -> list[Posterior]:
         """The posteriors."""
         found = [make() for make in self._makers]
+        for first, *others in zip(*(one.parts for one in found), strict=True):
+            first.predictive.join([one.predictive for one in others])
         if self._replaced is not None:
             for one in found:
                 one.likelihood = self._replaced

@@ -168,6 +168,10 @@ class Predictive(ABC):
         """Prior variance at some nodes that the sites cannot reach; 0 unless an engine approximates; (n_nodes,)."""
         return np.zeros(len(nodes))
 
+    def join(self, others: Sequence[Predictive]) -> None:
+        """Share work with others that will be asked the same: those of other parameters, under their own sites."""
+        del others
+
     def edge_covariances(self, sources: Longs, targets: Longs) -> Floats:
         """Covariances of f between the ends of edges; shape (n_edges,)."""
         found = np.empty(len(sources))
@@ -297,6 +301,10 @@ class Engine(ABC):
         """Whether an optimum found here is accurate enough to be preferred to other candidates'."""
         del position
         return True
+
+    def begin_roughly(self) -> None:
+        """Evaluate roughly until `refine` is called, where that saves time: a search leaves most of it behind."""
+        return
 
     def refine(self, conditioned: Callable[[], Sequence[tuple[Conditioned, int]]]) -> bool:
         """Whether estimates proved too rough at an optimum, and were made better for another search from there.

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError, NumericalError, ResourceError
-from graphmatern.inference.moments.engine import MOST_DEGREE, TOLERANCE, first_below, truncation_errors
+from graphmatern.inference.moments.degrees import MOST_DEGREE, TOLERANCE, first_below, truncation_errors
 from graphmatern.inference.moments.kept import KeptMoments, kept_moments
 from graphmatern.inference.moments.operator import coefficients_from_values
 from graphmatern.inference.moments.predictive import PriorField

@@ -19,13 +19,13 @@ True
 
 from __future__ import annotations
 
-from graphmatern.sparse._analysis import Analysis, analyze, hub_cost, least_cost, predict_cost
+from graphmatern.sparse._analysis import Analysis, analyze, early_cost, least_cost, predict_cost
 from graphmatern.sparse._blas import single_threaded_blas
 from graphmatern.sparse._factor import Factor, SelectedInverse
 from graphmatern.sparse._filter import ChebyshevFilter
 from graphmatern.sparse._pattern import power_nnz
 from graphmatern.sparse._powers import MatrixPolynomial
-from graphmatern.sparse._products import ChebyshevProducts
+from graphmatern.sparse._products import ChebyshevProducts, product_seconds
 from graphmatern.sparse._resources import Cost, available_memory, available_threads, format_bytes
 
 __all__ = [
@@ -39,10 +39,11 @@ __all__ = [
     "analyze",
     "available_memory",
     "available_threads",
+    "early_cost",
     "format_bytes",
-    "hub_cost",
     "least_cost",
     "power_nnz",
     "predict_cost",
+    "product_seconds",
     "single_threaded_blas",
 ]

@@ -11,7 +11,7 @@ from scipy.sparse import csc_array, csr_array
 from graphmatern._validation import FaultList, check_whole
 from graphmatern.errors import ResourceError
 from graphmatern.sparse import _pattern, _resources, _symbolic
-from graphmatern.sparse._ordering import check_ordering, choose
+from graphmatern.sparse._ordering import check_ordering, choose, separator_size
 from graphmatern.sparse._resources import Cost, check_cost, predicted_seconds
 from graphmatern.sparse._structure import SMALL_FRONT, Structure, make_plan
 
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from graphmatern.sparse._factor import Factor
     from graphmatern.sparse._ordering import Elimination
 
-__all__ = ["Analysis", "analyze", "predict_cost"]
+__all__ = ["Analysis", "analyze", "early_cost", "least_cost", "predict_cost"]
 
 #: Offsets into the factor are 64-bit, and byte addresses must fit as well.  A name of its own for a test
 #: to lower.
 MAX_ENTRIES = 2**59
+
+_FEW = 5_000  # nodes that are ordered at once
+_DOUBT = 0.5  # a bisection of a graph with hubs may be twice as costly as the best ordering
 
 
 class _Near(NamedTuple):
@@ -269,10 +272,11 @@ def predict_cost(
     return _prepare(pattern, ordering, n_threads, True)[-1]
 
 
-def hub_cost(pattern: spmatrix | sparray, *, enough: float, n_threads: int | None = None) -> Cost | None:
-    """Cost of factorising the part of a pattern between the rows with most entries, where that is plenty already.
+def early_cost(pattern: spmatrix | sparray, *, enough: float, n_threads: int | None = None) -> Cost | None:
+    """Cost that factorising a pattern has at least, about, where that is plenty already: found before it is ordered.
 
-    To factorise it takes less than the whole, which need not be ordered to know what to expect.
+    To factorise the part between the rows with most entries takes less than the whole; and a graph whose halves only
+    many nodes separate has a dense front of as many rows.
 
     Parameters
     ----------
@@ -284,8 +288,16 @@ def hub_cost(pattern: spmatrix | sparray, *, enough: float, n_threads: int | Non
         Threads that factorise at the same time; by default, one for each processor.
     """
     matrix: csr_array[Any] = csr_array(pattern)  # type: ignore[call-overload]
+    n = matrix.shape[0]
+    threads = _resources.available_threads() if n_threads is None else n_threads
+    if n > _FEW and matrix.nnz <= _pattern.INT32_LIMIT:
+        size = separator_size(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+        flops, entries = _DOUBT * size**3 / 3.0, int(_DOUBT * size**2 / 2.0)
+        seconds = predicted_seconds(n, entries, flops, threads)
+        if seconds > enough:
+            return Cost("metis", entries, flops, 20 * entries, seconds)
     for hubs in (2_500, 10_000):
-        if matrix.shape[0] > 2 * hubs:
+        if n > 2 * hubs:
             kept = np.sort(np.argsort(-np.diff(matrix.indptr), kind="stable")[:hubs])
             part = predict_cost(csc_array(matrix[kept][:, kept]), n_threads=n_threads)
             if part.seconds > enough:
@@ -309,7 +321,7 @@ def least_cost(pattern: spmatrix | sparray, *, enough: float) -> tuple[Cost, boo
     at_least : bool
         Whether it is a lower bound.
     """
-    part = hub_cost(pattern, enough=enough)
+    part = early_cost(pattern, enough=enough)
     return (predict_cost(pattern), False) if part is None else (part, True)
 
 

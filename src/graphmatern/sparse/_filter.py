@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphmatern.sparse._compile import jit
+from graphmatern.sparse._products import SharedRows
 from graphmatern.sparse._resources import available_threads
 from graphmatern.sparse._threads import Crew
 
@@ -21,38 +21,11 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     Floats = NDArray[np.float64]
-    Longs = NDArray[np.int64]
 
 __all__ = ["ChebyshevFilter"]
 
 _TOGETHER = 32  # columns of a block
 _FEW_ENTRIES = 100_000  # of matrix and block that are not worth a second thread
-
-
-@jit
-def _step(
-    rows: tuple[int, int],
-    indptr: Longs,
-    indices: NDArray[np.int32],
-    values: Floats,
-    current: Floats,
-    previous: Floats,
-    factors: tuple[float, float, float],
-) -> None:
-    """Previous ← α A current + β current + γ previous, in some rows."""
-    alpha, beta, gamma = factors
-    n_columns = current.shape[1]
-    total = np.empty(n_columns)
-    for row in range(rows[0], rows[1]):
-        for column in range(n_columns):
-            total[column] = beta * current[row, column] + gamma * previous[row, column]
-        for k in range(indptr[row], indptr[row + 1]):
-            value = alpha * values[k]
-            source = indices[k]
-            for column in range(n_columns):
-                total[column] += value * current[source, column]
-        for column in range(n_columns):
-            previous[row, column] = total[column]
 
 
 class ChebyshevFilter:
@@ -76,15 +49,10 @@ class ChebyshevFilter:
     def __init__(self, matrix: csr_array[Any], n_threads: int | None = None) -> None:
         self.n = matrix.shape[0]
         self.nnz = int(matrix.nnz)
-        self._indptr = matrix.indptr.astype(np.int64)
-        self._indices = matrix.indices.astype(np.int32)
-        self._values: Floats = np.asarray(matrix.data, dtype=np.float64)
         threads = available_threads() if n_threads is None else n_threads
-        # More parts than threads, of equal numbers of entries: a thread that was held up delays the others less.
-        parts = 1 if threads == 1 or self.nnz * _TOGETHER < _FEW_ENTRIES else 4 * threads
-        bounds = np.searchsorted(self._indptr, np.linspace(0, self.nnz, parts + 1)[1:-1])
-        self._bounds = np.unique(np.concatenate([[0], bounds, [self.n]])).tolist()
+        self._matrix = SharedRows(matrix, threads)
         self._crew = Crew(threads)
+        self._shared = threads > 1 and self.nnz * _TOGETHER >= _FEW_ENTRIES
 
     def __enter__(self) -> ChebyshevFilter:
         return self
@@ -95,13 +63,8 @@ class ChebyshevFilter:
         self._crew.__exit__(kind, error, trace)
 
     def _combine(self, current: Floats, previous: Floats, factors: tuple[float, float, float]) -> None:
-        bounds = self._bounds
-
-        def work(part: int, _worker: int) -> None:
-            rows = (bounds[part], bounds[part + 1])
-            _step(rows, self._indptr, self._indices, self._values, current, previous, factors)
-
-        self._crew.run(len(bounds) - 1, work)
+        """Previous ← α A current + β current + γ previous."""
+        self._matrix.combine(current, previous, factors, crew=self._crew if self._shared else None)
 
     def product(self, block: Floats) -> Floats:
         """A V; shape (n, k)."""

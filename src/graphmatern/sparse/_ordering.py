@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from graphmatern._validation import FaultList, check_choice
 from graphmatern.errors import InputError, ResourceError
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int32]
     Longs = NDArray[np.int64]
 
-__all__ = ["Elimination", "check_ordering", "choose"]
+__all__ = ["Elimination", "check_ordering", "choose", "separator_size"]
 
 _warnings_lock = threading.Lock()  # filters belong to all threads: whoever changes them waits for the others
 
@@ -65,24 +67,51 @@ def _eliminate(name: str, indptr: Longs, indices: Ints, order: Ints) -> Eliminat
     return Elimination(name, order, parent, column_counts(*relabel(indptr, indices, order), parent))
 
 
-def _metis(indptr: Longs, indices: Ints) -> Ints:
-    """Return the nested dissection ordering of METIS (Karypis, Kumar 1998)."""
-    n = len(indptr) - 1
-    columns = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
-    off_diagonal = indices != columns
-    neighbours = indices[off_diagonal]
-    if len(neighbours) == 0:
-        return np.arange(n, dtype=np.int32)
-    if len(neighbours) > _pattern.INT32_LIMIT:
-        raise ResourceError(f"METIS cannot order {len(neighbours)} entries; use `ordering='minimum_degree'`.")
+def _off_diagonal(indptr: Longs, indices: Ints) -> tuple[Ints, Ints]:
+    """Rows and columns of the entries off the diagonal."""
+    rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+    off = indices != rows
+    if int(off.sum()) > _pattern.INT32_LIMIT:
+        raise ResourceError(f"METIS cannot order {off.sum()} entries; use `ordering='minimum_degree'`.")
+    return rows[off], indices[off]
+
+
+def _call_metis(verb: str, rows: Ints, columns: Ints, n: int, *arguments: int) -> Any:
+    """Call METIS on a graph (Karypis, Kumar 1998)."""
     starts = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(columns[off_diagonal], minlength=n), out=starts[1:])
+    np.cumsum(np.bincount(rows, minlength=n), out=starts[1:])
     with _warnings_lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecations within the wrapper
         import pymetis
 
-        order, _ = pymetis.nested_dissection(xadj=starts.astype(np.int32), adjncy=neighbours)
+        return getattr(pymetis, verb)(*arguments, xadj=starts.astype(np.int32), adjncy=columns)
+
+
+def _metis(indptr: Longs, indices: Ints) -> Ints:
+    """Return the nested dissection ordering of METIS."""
+    rows, columns = _off_diagonal(indptr, indices)
+    n = len(indptr) - 1
+    if len(columns) == 0:
+        return np.arange(n, dtype=np.int32)
+    order, _ = _call_metis("nested_dissection", rows, columns, n)
     return np.asarray(order, dtype=np.int32)
+
+
+def separator_size(indptr: Longs, indices: Ints) -> int:
+    """How many nodes separate two halves of a graph: a good bisection's, the fewest that meet all edges between them.
+
+    The last front of a nested dissection has about as many rows, and the whole takes some times its operations.
+    """
+    rows, columns = _off_diagonal(indptr, indices)
+    n = len(indptr) - 1
+    if len(columns) == 0:
+        return 0
+    half = np.asarray(_call_metis("part_graph", rows, columns, n, 2)[1])
+    between = (half[rows] == 0) & (half[columns] == 1)
+    (left, i), (right, j) = (np.unique(some[between], return_inverse=True) for some in (rows, columns))
+    edges = csr_matrix((np.ones(len(i)), (i, j)), shape=(len(left), len(right)))
+    # As many as there are edges without common ends (Kőnig 1931).
+    return int(np.count_nonzero(maximum_bipartite_matching(edges) >= 0))
 
 
 def _given(order: ArrayLike, n: int) -> Ints:

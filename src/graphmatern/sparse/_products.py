@@ -7,18 +7,22 @@ stay in cache on graphs of moderate size.
 
 from __future__ import annotations
 
+import copy
+from contextlib import contextmanager
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array, eye_array
 
+from graphmatern import _progress
 from graphmatern.sparse._compile import jit
 from graphmatern.sparse._resources import available_memory, available_threads
 from graphmatern.sparse._threads import Crew
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -26,10 +30,18 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
     Kept = dict[int, tuple[Any, Any]]
 
-__all__ = ["ChebyshevProducts"]
+__all__ = ["ChebyshevProducts", "SharedRows", "product_seconds"]
 
 _KEPT_SHARE = 0.25  # of the memory, for blocks that are kept to go on from
 _COLUMNS = 32  # of a block; with fewer, loading indices costs more than using them
+# Seconds per entry and column of a product on one processor: in cache, and what is added where graphs outgrow it.
+_PER_PRODUCT, _FROM_MEMORY, _OUTGROWN = 0.6e-9, 1.0e-9, 5_000_000
+
+
+def product_seconds(nnz: int, n_columns: float, degree: float, n_threads: int | None = None) -> float:
+    """About how long a polynomial of a matrix with ``nnz`` entries takes, applied to some columns."""
+    per_product = _PER_PRODUCT + _FROM_MEMORY * min(1.0, nnz / _OUTGROWN)
+    return per_product * float(nnz) * n_columns * degree / (available_threads() if n_threads is None else n_threads)
 
 
 @jit
@@ -41,20 +53,26 @@ def _step(
     last: int,
     current: Floats,
     previous: Floats,
-    factor: float,
-    total: Floats,
-    coefficient: float,
+    factors: Floats,
+    totals: Floats,
+    coefficients: Floats,
 ) -> None:
-    """Previous ← factor S current − previous, and total += coefficient previous, in some rows.
+    """Previous ← α S current + β current + γ previous, and every total += coefficient · previous, in some rows.
 
     Entries are taken four at a time, so that a row of the result is loaded and stored once for all four.
     """
+    factor, own, kept = factors
     n_columns = current.shape[1]
     for row in range(first, last):
         k, end = indptr[row], indptr[row + 1]
         out = previous[row]
-        for column in range(n_columns):
-            out[column] = -out[column]
+        if own == 0.0:
+            for column in range(n_columns):
+                out[column] *= kept
+        else:
+            here = current[row]
+            for column in range(n_columns):
+                out[column] = own * here[column] + kept * out[column]
         while k + 3 < end:
             a, b, c, d = factor * values[k], factor * values[k + 1], factor * values[k + 2], factor * values[k + 3]
             w, x, y, z = current[indices[k]], current[indices[k + 1]], current[indices[k + 2]], current[indices[k + 3]]
@@ -66,10 +84,80 @@ def _step(
             for column in range(n_columns):
                 out[column] += a * w[column]
             k += 1
-        if coefficient != 0.0:
-            into = total[row]
-            for column in range(n_columns):
-                into[column] += coefficient * out[column]
+        for number in range(len(coefficients)):
+            coefficient = coefficients[number]
+            if coefficient != 0.0:
+                into = totals[number, row]
+                for column in range(n_columns):
+                    into[column] += coefficient * out[column]
+
+
+class SharedRows:
+    """A sparse matrix whose rows are multiplied with blocks of columns, by one thread or by several together.
+
+    Parameters
+    ----------
+    matrix : csr_array, shape (n, n)
+        The matrix.
+    n_threads : int
+        Threads that share rows.
+    """
+
+    def __init__(self, matrix: csr_array[Any], n_threads: int) -> None:
+        self._indptr = matrix.indptr.astype(np.int64)
+        self._indices = matrix.indices.astype(np.int32)
+        self._values = np.asarray(matrix.data, dtype=np.float64)
+        # More parts than threads, of equal numbers of entries, as hubs have many: one that is held up delays less.
+        inner = np.searchsorted(self._indptr, np.linspace(0, matrix.nnz, 4 * n_threads + 1)[1:-1])
+        self._bounds: list[int] = np.unique(np.concatenate([[0], inner, [matrix.shape[0]]])).tolist()
+
+    def single(self) -> SharedRows:
+        """The same matrix in single precision, for blocks of such numbers."""
+        twin = copy.copy(self)
+        twin._values = self._values.astype(np.float32)
+        return twin
+
+    def combine(
+        self,
+        current: Any,
+        previous: Any,
+        factors: tuple[float, float, float],
+        totals: Any = None,
+        coefficients: Sequence[float] = (),
+        crew: Crew | None = None,
+    ) -> None:
+        """Previous ← α S current + β current + γ previous, and every total += coefficient · previous.
+
+        Parameters
+        ----------
+        current, previous : ndarray, shape (n, k)
+            Blocks of the matrix's precision.
+        factors : tuple of float
+            α, β and γ.
+        totals : ndarray, shape (n_totals, n, k), optional
+            What the result is added to.
+        coefficients : sequence of float, length n_totals
+            Times these.
+        crew : Crew, optional
+            Threads that share the rows; by default the calling one does it all.
+        """
+        kind = self._values.dtype
+        matrix = self._indptr, self._indices, self._values
+        into = current[None, :0] if totals is None else totals
+        numbers = np.array(factors, dtype=kind), np.array(coefficients, dtype=kind)
+        bounds = self._bounds if crew is not None else [0, len(self._indptr) - 1]
+
+        def some_rows(task: int, _worker: int) -> None:
+            _step(*matrix, bounds[task], bounds[task + 1], current, previous, numbers[0], into, numbers[1])
+
+        if crew is None:
+            some_rows(0, 0)
+        else:
+            crew.run(len(bounds) - 1, some_rows)
+
+
+def _uncounted(_columns: int) -> None:
+    """Nothing is shown."""
 
 
 class ChebyshevProducts:
@@ -104,50 +192,57 @@ class ChebyshevProducts:
         self.diagonal: Floats = scaled.diagonal()
         self.squared_diagonal: Floats = np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel()  # of S²
         self._n_threads = available_threads() if n_threads is None else n_threads
+        self._count: Callable[[int], None] = _uncounted
         self._hold(scaled)
+
+    @cached_property
+    def single(self) -> ChebyshevProducts:
+        """The same in single precision: half as much to move, for estimates whose errors are far larger."""
+        twin = copy.copy(self)
+        twin._dtype, twin._matrix = np.dtype(np.float32), self._matrix.single()
+        return twin
 
     # ------------------------------------------------------------------ what another device does its own way
     def _hold(self, scaled: csr_array[Any]) -> None:
-        self._indptr = scaled.indptr.astype(np.int64)
-        self._indices = scaled.indices.astype(np.int32)
-        self._values: Floats = np.asarray(scaled.data, dtype=np.float64)
+        self._dtype: Any = np.dtype(np.float64)
+        self._matrix: Any = SharedRows(scaled, self._n_threads)
 
     def _block(self, columns: Floats) -> Any:
         """A copy of some columns, on the device."""
-        return np.array(columns, dtype=np.float64, order="C")
+        return np.array(columns, dtype=self._dtype, order="C")
 
-    def _zeros(self, n_columns: int) -> Any:
-        return np.zeros((self.n, n_columns))
+    def _zeros(self, *shape: int) -> Any:
+        return np.zeros(shape, dtype=self._dtype)
 
     def _numbers(self, block: Any) -> Floats:
         """A block, back from the device."""
         return np.asarray(block)
+
+    def _dots(self, a: Any, b: Any) -> Floats:
+        """Inner products of the columns of two blocks, in double precision; shape (k,)."""
+        return np.asarray(np.einsum("ij,ij->j", a, b, dtype=np.float64))
 
     def _rows(self, nodes: Longs) -> Any:
         """What rows of a block are taken by."""
         return nodes
 
     def _advance(
-        self, current: Any, previous: Any, k: int, total: Any = None, coefficient: float = 0.0, crew: Crew | None = None
+        self,
+        current: Any,
+        previous: Any,
+        k: int,
+        totals: Any = None,
+        coefficients: Sequence[float] = (),
+        crew: Crew | None = None,
     ) -> tuple[Any, Any]:
-        """T_k V and T_{k−1} V from T_{k−1} V and T_{k−2} V, which is overwritten; adds the former to a total."""
-        matrix = self._indptr, self._indices, self._values
-        into = current[:0] if total is None else total
-        factor, n_tasks = (1.0 if k == 1 else 2.0), 1 if crew is None else 4 * self._n_threads
-        # Equal shares of the entries, not of the rows: hubs have many.
-        inner = np.searchsorted(self._indptr, np.linspace(0, self.nnz, n_tasks + 1)[1:-1]).tolist()
-        bounds = [0, *inner, self.n]
-
-        def some_rows(task: int, _worker: int) -> None:
-            first, last = bounds[task], bounds[task + 1]
-            if first < last:
-                _step(*matrix, first, last, current, previous, factor, into, coefficient)
-
-        if crew is None:
-            some_rows(0, 0)
-        else:
-            crew.run(n_tasks, some_rows)
+        """T_k V and T_{k−1} V from T_{k−1} V and T_{k−2} V, which is overwritten; adds the former to totals."""
+        self._matrix.combine(current, previous, (1.0 if k == 1 else 2.0, 0.0, -1.0), totals, coefficients, crew)
+        self._count(current.shape[1])
         return previous, current
+
+    def _expected(self, n_columns: int, degree: int) -> float:
+        """Seconds that products are expected to take."""
+        return product_seconds(self.nnz, n_columns, degree, self._n_threads)
 
     def _in_blocks(self, count: int, work: Callable[[slice, Crew | None], None]) -> None:
         """Call ``work`` for slices of columns: on a processor each where there are many, else on all for each."""
@@ -159,6 +254,20 @@ class ChebyshevProducts:
             else:
                 for start in range(0, count, _COLUMNS):
                     work(slice(start, min(start + _COLUMNS, count)), crew if self._n_threads > 1 else None)
+
+    def _may_keep(self, n_columns: int) -> bool:
+        """Whether there is memory to keep two blocks of so many columns."""
+        return 16.0 * self.n * n_columns <= _KEPT_SHARE * available_memory()
+
+    @contextmanager
+    def _counting(self, what: str, n_columns: int, degree: int) -> Iterator[None]:
+        """Show the progress of products, where they take long."""
+        with _progress.bar(what, n_columns * degree, self._expected(n_columns, degree)) as count:
+            self._count = count
+            try:
+                yield
+            finally:
+                self._count = _uncounted
 
     # ------------------------------------------------------------------ verbs
     def moments(
@@ -187,7 +296,7 @@ class ChebyshevProducts:
         """
         at = nodes if at is None else at
         found = np.empty((degree + 1, len(at), len(nodes)))
-        kept = None if 16.0 * self.n * len(nodes) > _KEPT_SHARE * available_memory() else kept
+        kept = kept if self._may_keep(len(nodes)) else None
         first = 0 if known is None or not kept else len(known)
         if first:
             assert known is not None
@@ -200,7 +309,7 @@ class ChebyshevProducts:
                 current, previous = kept[part.start]
             else:
                 width = part.stop - part.start
-                current, previous = self._zeros(width), self._zeros(width)
+                current, previous = self._zeros(self.n, width), self._zeros(self.n, width)
                 current[places[part], range(width)] = 1.0
                 found[0, :, part] = self._numbers(current[rows])
             for k in range(max(first, 1), degree + 1):
@@ -209,41 +318,34 @@ class ChebyshevProducts:
             if kept is not None:
                 kept[part.start] = current, previous
 
-        self._in_blocks(len(nodes), work)
+        with self._counting("moments", len(nodes), degree + 1 - first):
+            self._in_blocks(len(nodes), work)
         return found
 
     def apply(self, coefficients: Floats, columns: Floats) -> Floats:
         """Σ_k c_k T_k(S) V; shape as ``columns``, (n, k)."""
-        found = np.empty(columns.shape)
-
-        def work(part: slice, crew: Crew | None) -> None:
-            current = self._block(columns[:, part])
-            previous, total = self._zeros(current.shape[1]), coefficients[0] * current
-            for k in range(1, len(coefficients)):
-                current, previous = self._advance(current, previous, k, total, float(coefficients[k]), crew)
-            found[:, part] = self._numbers(total)
-
-        self._in_blocks(columns.shape[1], work)
-        return found
+        return np.asarray(self.polynomials(coefficients[:, None], columns)[0])
 
     def polynomials(self, coefficients: Floats, columns: Floats) -> Floats:
         """Several polynomials at once, Σ_k c_k T_k(S) V for every column c of coefficients; (n_sets, n, n_columns)."""
         found = np.empty((coefficients.shape[1], *columns.shape))
 
         def work(part: slice, crew: Crew | None) -> None:
-            current = self._block(columns[:, part])
-            previous = self._zeros(current.shape[1])
-            totals = [c * current for c in coefficients[0].tolist()]
-            for k in range(1, len(coefficients)):
-                current, previous = self._advance(current, previous, k, crew=crew)
-                for total, c in zip(totals, coefficients[k].tolist(), strict=True):
-                    if c != 0.0:
-                        total += c * current
-            for number, total in enumerate(totals):
-                found[number, :, part] = self._numbers(total)
+            found[:, :, part] = self._numbers(self._summed(coefficients, self._block(columns[:, part]), crew))
 
-        self._in_blocks(columns.shape[1], work)
+        with self._counting("products", columns.shape[1], len(coefficients) - 1):
+            self._in_blocks(columns.shape[1], work)
         return found
+
+    def _summed(self, coefficients: Floats, current: Any, crew: Crew | None) -> Any:
+        """Σ_k c_k T_k(S) V for every column c of coefficients, and a block V that is overwritten; (n_sets, n, k)."""
+        previous = self._zeros(*current.shape)
+        totals = self._zeros(coefficients.shape[1], *current.shape)
+        for total, coefficient in zip(totals, coefficients[0].tolist(), strict=True):
+            total += coefficient * current
+        for k in range(1, len(coefficients)):
+            current, previous = self._advance(current, previous, k, totals, coefficients[k].tolist(), crew)
+        return totals
 
     def row_squares(self, nodes: Longs, coefficients: Floats, columns: Floats) -> Floats:
         """Sums of the squares of every row of Σ_k c_k T_k(S)[:, x] V; shape (n,).
@@ -260,17 +362,15 @@ class ChebyshevProducts:
         found, lock, rows = np.zeros(self.n), Lock(), self._rows(nodes)
 
         def work(part: slice, crew: Crew | None) -> None:
-            width = columns[:, part].shape[1]
-            current, previous = self._zeros(width), self._zeros(width)
+            current = self._zeros(self.n, columns[:, part].shape[1])
             current[rows] = self._block(columns[:, part])
-            total = float(coefficients[0]) * current
-            for k in range(1, len(coefficients)):
-                current, previous = self._advance(current, previous, k, total, float(coefficients[k]), crew)
+            total = self._summed(coefficients[:, None], current, crew)[0]
             own = self._numbers((total * total).sum(1))
             with lock:
                 np.add(found, own, out=found)
 
-        self._in_blocks(columns.shape[1], work)
+        with self._counting("products", columns.shape[1], len(coefficients) - 1):
+            self._in_blocks(columns.shape[1], work)
         return found
 
     def between(self, nodes: Longs, coefficients: Floats, columns: Floats) -> Floats:
@@ -289,7 +389,8 @@ class ChebyshevProducts:
         rows = self._rows(nodes)
 
         def work(part: slice, crew: Crew | None) -> None:
-            current, previous = self._zeros(columns[:, part].shape[1]), self._zeros(columns[:, part].shape[1])
+            shape = self.n, columns[:, part].shape[1]
+            current, previous = self._zeros(*shape), self._zeros(*shape)
             current[rows] = self._block(columns[:, part])
             totals = [c * current[rows] for c in coefficients[0].tolist()]
             for k in range(1, len(coefficients)):
@@ -300,7 +401,8 @@ class ChebyshevProducts:
             for number, total in enumerate(totals):
                 found[number, :, part] = self._numbers(total)
 
-        self._in_blocks(columns.shape[1], work)
+        with self._counting("products", columns.shape[1], len(coefficients) - 1):
+            self._in_blocks(columns.shape[1], work)
         return found
 
     def forms(self, nodes: Longs, left: Floats, right: Floats, degree: int) -> Floats:
@@ -320,17 +422,25 @@ class ChebyshevProducts:
 
         def work(part: slice, crew: Crew | None) -> None:
             other = self._block(left[:, part])
-            current, previous = self._zeros(other.shape[1]), self._zeros(other.shape[1])
+            current, previous = self._zeros(self.n, other.shape[1]), self._zeros(self.n, other.shape[1])
             current[rows] = self._block(right[:, part])
             for k in range(degree + 1):
                 if k:
                     current, previous = self._advance(current, previous, k, crew=crew)
                 found[k, part] = self._numbers((other * current[rows]).sum(0))
 
-        self._in_blocks(left.shape[1], work)
+        with self._counting("products", left.shape[1], degree):
+            self._in_blocks(left.shape[1], work)
         return found
 
-    def traces(self, weights: Floats | None, degree: int, probes: Floats) -> Floats:
+    def traces(
+        self,
+        weights: Floats | None,
+        degree: int,
+        probes: Floats,
+        known: Floats | None = None,
+        kept: Kept | None = None,
+    ) -> Floats:
         """Estimates zᵀ diag(weights) T_k(S) z of Σ_i weight_i T_k(S)[i, i] from each probe z; (degree + 1, n_probes).
 
         Columns of the identity for probes give T_k(S)[i, i] of single nodes.
@@ -343,25 +453,42 @@ class ChebyshevProducts:
             Largest k.
         probes : ndarray, shape (n, n_probes)
             Entries ±1 for estimates of traces.
+        known : ndarray, shape (an odd number from 3 on, n_probes), optional
+            Estimates of lower degrees, with which ``kept`` was filled.
+        kept : dict, optional
+            Where the last two blocks are kept, to go on from there another time.
         """
         found = np.empty((degree + 2, probes.shape[1]))
-
-        def dot(a: Any, b: Any) -> Floats:
-            return self._numbers((a * b).sum(0))
+        kept = kept if self._may_keep(probes.shape[1]) else None
+        half = weights is None
+        last = -(-degree // 2) if half else degree
+        first = 0
+        if known is not None and kept:
+            found[: len(known)] = known
+            first = 1 + (len(known) // 2 if half else len(known) - 1)
 
         def work(part: slice, crew: Crew | None) -> None:
-            block = probes[:, part] if weights is None else weights[:, None] * probes[:, part]
-            weighted, current = self._block(block), self._block(probes[:, part])
-            previous = self._zeros(current.shape[1])
-            for k in range((degree if weights is not None else -(-degree // 2)) + 1):
+            weighted = None if weights is None else self._block(weights[:, None] * probes[:, part])
+            if first:
+                assert kept is not None
+                current, previous = kept[part.start]
+            else:
+                current = self._block(probes[:, part])
+                previous = self._zeros(*current.shape)
+            for k in range(first, last + 1):
                 if k:
                     current, previous = self._advance(current, previous, k, crew=crew)
-                if weights is not None or k < 2:
-                    found[k, part] = dot(weighted, current)
-                if weights is None and k > 0:
-                    if k > 1:
-                        found[2 * k - 1, part] = 2.0 * dot(previous, current) - found[1, part]
-                    found[2 * k, part] = 2.0 * dot(current, current) - found[0, part]
+                if weighted is not None:
+                    found[k, part] = self._dots(weighted, current)
+                elif k == 0:
+                    found[0, part] = self._dots(current, current)
+                else:
+                    odd = self._dots(previous, current)
+                    found[2 * k - 1, part] = odd if k == 1 else 2.0 * odd - found[1, part]
+                    found[2 * k, part] = 2.0 * self._dots(current, current) - found[0, part]
+            if kept is not None:
+                kept[part.start] = current, previous
 
-        self._in_blocks(probes.shape[1], work)
+        with self._counting("traces", probes.shape[1], last + 1 - first):
+            self._in_blocks(probes.shape[1], work)
         return found[: degree + 1]

@@ -302,6 +302,8 @@ def _search_candidate(
         if known is not None:
             objective.resume(known.optimum.position)
             return known.optimum, objective, penalised
+        if problem.search.optimizer is not None and coordinates:
+            engine.begin_roughly()
         hessian: Hessian | None = None
         others: list[Floats] = []
         if hint is not None:

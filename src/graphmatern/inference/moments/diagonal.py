@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Diagonal", "estimate_diagonal"]
+__all__ = ["Diagonal", "estimate_diagonal", "estimate_diagonals"]
 
 _ENTRIES = 2**24  # of a block of probes
 _ROUND, _MOST = 64, 256  # probes
@@ -65,30 +64,52 @@ def estimate_diagonal(
     least : float or ndarray, shape (n_nodes,)
         What the diagonal cannot be below.
     """
+    return estimate_diagonals(operator, lambda columns: times(columns)[None], [known], least)[0]
+
+
+def estimate_diagonals(
+    operator: LaplacianOperator,
+    times: Callable[[Floats], Floats],
+    known: Sequence[Floats | float],
+    least: Floats | float = 0.0,
+) -> list[Diagonal]:
+    """Estimate the diagonals of several such matrices from the same probes; see `estimate_diagonal`.
+
+    Parameters
+    ----------
+    operator : LaplacianOperator
+        Polynomials of the Laplacian.
+    times : callable
+        Products of the matrices with columns of shape (n_nodes, k); shape (n_matrices, n_nodes, k).
+    known : sequence of float or ndarray, shape (n_nodes,)
+        For each matrix.
+    least : float or ndarray, shape (n_nodes,)
+        What no diagonal can be below.
+    """
     n, rng = operator.graph.n_nodes, np.random.default_rng(_SEED)
     controls = _Controls(operator)
-    width = int(np.clip(_ENTRIES // n, 8, _ROUND))
-    sums = _Regression(n, len(controls.means))
+    width = int(np.clip(_ENTRIES // (n * len(known)), 8, _ROUND))
+    regression = _Regression(n, len(known), len(controls.means))
     while True:
         for start in range(0, _ROUND, width):
             shape = (n, min(width, _ROUND - start))
             probes = np.asarray(rng.integers(0, 2, shape, dtype=np.int8) * 2.0 - 1.0)
-            sums.add(probes * times(probes), controls.of(probes))
-        found = sums.solve()
-        found = found._replace(values=np.maximum(found.values, least) + known)
-        if found.relative_error <= _ENOUGH or found.n_probes >= _MOST:
-            return found
+            regression.add(probes * times(probes), controls.of(probes))
+        every = regression.solve()
+        every = [
+            one._replace(values=np.maximum(one.values, least) + own) for one, own in zip(every, known, strict=True)
+        ]
+        if regression.count >= _MOST or all(one.relative_error <= _ENOUGH for one in every):
+            return every
 
 
 class _Controls:
     """Estimates of diagonals that are known exactly, from the same probes."""
 
     def __init__(self, operator: LaplacianOperator) -> None:
-        products, n = operator.products, operator.graph.n_nodes
+        products = operator.products.single
         self._products = products
-        # Null vectors as the columns of a sparse matrix, one for each component.
-        entries = operator.null_vectors, operator.graph.components, np.arange(n + 1)
-        self._null = csr_array(entries, shape=(n, int(operator.graph.components.max()) + 1))
+        self._null = operator.null_basis
         self.means = (products.diagonal, products.squared_diagonal, operator.null_vectors**2)
 
     def of(self, probes: Floats) -> list[Floats]:
@@ -104,36 +125,37 @@ class _Controls:
 
 
 class _Regression:
-    """At every node, the mean of y given that of controls is 0."""
+    """At every node, the means of several y given that those of controls are 0."""
 
-    def __init__(self, n: int, n_controls: int) -> None:
-        self._count = 0
-        self._y, self._yy = np.zeros(n), np.zeros(n)
-        self._c, self._cy = np.zeros((n, n_controls)), np.zeros((n, n_controls))
+    def __init__(self, n: int, n_means: int, n_controls: int) -> None:
+        self.count = 0
+        self._y, self._yy = np.zeros((n_means, n)), np.zeros((n_means, n))
+        self._c, self._cy = np.zeros((n, n_controls)), np.zeros((n, n_controls, n_means))
         self._cc = np.zeros((n, n_controls, n_controls))
 
     def add(self, y: Floats, controls: list[Floats]) -> None:
-        """Add samples, each of shape (n, k)."""
-        self._count += y.shape[1]
-        self._y += y.sum(axis=1)
-        self._yy += np.einsum("ij,ij->i", y, y)
+        """Add samples: y of shape (n_means, n, k), controls of shape (n, k) each."""
+        self.count += y.shape[2]
+        self._y += y.sum(axis=2)
+        self._yy += np.einsum("mij,mij->mi", y, y)
         for a, one in enumerate(controls):
             self._c[:, a] += one.sum(axis=1)
-            self._cy[:, a] += np.einsum("ij,ij->i", one, y)
+            self._cy[:, a] += np.einsum("ij,mij->im", one, y)
             for b in range(a + 1):
                 self._cc[:, a, b] += np.einsum("ij,ij->i", one, controls[b])
                 self._cc[:, b, a] = self._cc[:, a, b]
 
-    def solve(self) -> Diagonal:
-        s, n_controls = self._count, self._c.shape[1]
+    def solve(self) -> list[Diagonal]:
+        s, n_controls = self.count, self._c.shape[1]
         y, c = self._y / s, self._c / s
         yy = self._yy / s - y**2
-        cy = self._cy / s - c * y[:, None]
+        cy = self._cy / s - c[:, :, None] * y.T[:, None, :]
         cc = self._cc / s - c[:, :, None] * c[:, None, :]
         # Controls that do not vary, as at isolated nodes, or that say the same, get no weight.
         scale = np.einsum("naa->na", cc)
         cc[:, np.arange(n_controls), np.arange(n_controls)] += 1e-9 * scale + 1e-30
-        slopes = np.linalg.solve(cc, cy[:, :, None])[:, :, 0]
-        left = np.maximum(yy - np.einsum("na,na->n", slopes, cy), 0.0)
+        slopes = np.linalg.solve(cc, cy)
+        left = np.maximum(yy - np.einsum("nam,nam->mn", slopes, cy), 0.0)
         errors = np.sqrt(left / max(s - 1 - n_controls, 1))
-        return Diagonal(y - np.einsum("na,na->n", slopes, c), errors, s)
+        values = y - np.einsum("nam,na->mn", slopes, c)
+        return [Diagonal(own, error, s) for own, error in zip(values, errors, strict=True)]

@@ -13,29 +13,37 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
+from scipy.fft import dct
 
 from graphmatern._validation import warn
 from graphmatern.errors import NumericalError, NumericalWarning, ResourceError
 from graphmatern.inference.learning.optimize import with_curvature
 from graphmatern.inference.learning.parameters import free_parameters, move_parameters
 from graphmatern.inference.learning.rehearsal import part_of_observations
-from graphmatern.inference.moments.device import DeviceProducts
+from graphmatern.inference.moments.degrees import (
+    FIRST_DEGREE,
+    MOST_DEGREE,
+    TOLERANCE,
+    ample_degree,
+    first_below,
+    rough_degree,
+    rough_error,
+    truncation_errors,
+)
 from graphmatern.inference.moments.krylov import Accuracy, KrylovConditioned, KrylovProcess
-from graphmatern.inference.moments.operator import LaplacianOperator, coefficients_from_values
+from graphmatern.inference.moments.operator import coefficients_from_values, laplacian_operator
 from graphmatern.inference.moments.predictive import PriorField
 from graphmatern.inference.moments.process import MomentProcess, ObservedNodes
 from graphmatern.inference.moments.values import KernelValues
 from graphmatern.inference.process import Engine
 from graphmatern.inference.spectral.engine import starting_kernel, typical_starts
-from graphmatern.sparse import ChebyshevProducts, available_memory, format_bytes
+from graphmatern.sparse import available_memory, format_bytes, product_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
-    from scipy.sparse import csr_array
 
-    from graphmatern.graph import Graph
     from graphmatern.inference.learning.parameters import Coordinate
     from graphmatern.inference.learning.problem import Problem
     from graphmatern.inference.observations import Group
@@ -44,79 +52,24 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = [
-    "MOST_DEGREE",
-    "TOLERANCE",
-    "MomentsEngine",
-    "ample_degree",
-    "first_below",
-    "laplacian_operator",
-    "moments_seconds",
-    "truncation_errors",
-]
+__all__ = ["MomentsEngine"]
 
-# Of K, relative in spectral norm; for predictions less, as leaving one observation out magnifies errors.
-TOLERANCE, _TOLERANCE_OF_PREDICTIONS = 1e-10, 1e-12
+_TOLERANCE_OF_PREDICTIONS = 1e-12  # less than of K, as leaving one observation out magnifies errors
+# While a search is under way, kernels need not be exact; see `rough_error`.
+_WHILE_SEARCHING = 1e-3
+_SAVED, _MORE_EVALUATIONS = 30, 5  # degrees that this saves, about, and evaluations that it adds
+_PER_FLOP = 1e-10  # seconds
 _PART = 200  # of many observed nodes, which are fitted first
 _MOST_PROBES = 128
 _ITERATIONS = 25  # of conjugate gradients, about
 _ROUGH, _FINE = 0.5, 0.35  # errors of an optimum due to probes, relative to the data's: too large, and aimed at
-_FIRST_DEGREE, MOST_DEGREE = 32, 2_000
 _SOON = 3.0  # seconds of products for a start that may not be needed
 _BUDGET = 600.0  # seconds of products, beyond which degrees are not raised
+_FEW_DEGREES = 64  # up to here all combinations are kept
 _SAMPLES = 600  # parameters from which the combinations that are kept are found
 _KEPT = 1e-13  # relative size of those that are not
-# Seconds per entry and column of a product on one processor: in cache, and what is added where graphs outgrow it.
-_PER_PRODUCT, _FROM_MEMORY, _OUTGROWN = 0.6e-9, 1.0e-9, 5_000_000
+_LAST = 4  # coefficients that must have become small
 _SEED = 7
-
-
-def laplacian_operator(
-    graph: Graph, normalized: bool, n_threads: int | None = None, device: str = "cpu", dtype: str = "float64"
-) -> LaplacianOperator:
-    """The operator of a graph's Laplacian, made once and kept with the graph."""
-
-    def make() -> LaplacianOperator:
-        def products(matrix: csr_array[Any], low: float, high: float) -> ChebyshevProducts:
-            if device == "cpu" and dtype == "float64":
-                return ChebyshevProducts(matrix, low, high, n_threads)
-            return DeviceProducts(matrix, low, high, torch.device(device), getattr(torch, dtype))
-
-        return LaplacianOperator(graph, normalized=normalized, products=products)
-
-    return graph.cached(("moments", normalized, n_threads, device, dtype), make)
-
-
-def moments_seconds(nnz: int, n_observed: int, degree: int, n_threads: int = 2) -> float:
-    """About how long moments of a degree take."""
-    per_product = _PER_PRODUCT + _FROM_MEMORY * min(1.0, nnz / _OUTGROWN)
-    return per_product * float(nnz) * n_observed * degree / n_threads
-
-
-def truncation_errors(weights: Callable[..., torch.Tensor], operator: LaplacianOperator, most: int) -> Floats:
-    """Errors of polynomials of each degree up to ``most`` in place of a kernel's function; shape (most + 1,).
-
-    ``weights`` is `Kernel.spectral_weights`, or something like it.
-    """
-
-    def values(points: Floats) -> Floats:
-        # The scale does not matter: any positive norms serve.
-        found = weights(torch.as_tensor(points), torch.ones(len(points), dtype=torch.float64), 1)
-        return np.asarray(found.numpy())
-
-    with torch.no_grad():
-        return operator.truncation_errors(values, most)
-
-
-def ample_degree(degree: int, most: int = MOST_DEGREE) -> int:
-    """A little more than is needed now, as it will be needed soon."""
-    return int(np.clip(1.25 * degree, _FIRST_DEGREE, most))
-
-
-def first_below(errors: Floats, tolerance: float) -> int | None:
-    """The first degree whose error is small enough; None where there is none."""
-    enough = np.flatnonzero(errors <= tolerance)
-    return int(enough[0]) if len(enough) else None
 
 
 class MomentsEngine(Engine):
@@ -153,8 +106,9 @@ class MomentsEngine(Engine):
         self._errors: dict[str, Any] = {}
         self._check_size()
         self._degree = 0
-        self._per_degree = moments_seconds(self._operator.products.nnz, self._n_columns, 1)
-        self._most_degree = int(np.clip(_BUDGET / self._per_degree, _FIRST_DEGREE, MOST_DEGREE))
+        self._per_degree = product_seconds(self._operator.products.nnz, self._n_columns, 1)
+        self._roughly = False
+        self._most_degree = int(np.clip(_BUDGET / self._per_degree, FIRST_DEGREE, MOST_DEGREE))
         if problem.search.optimizer is not None:
             self.coordinates = [self._bounded(place, one) for place, one in enumerate(self.coordinates)]
 
@@ -241,9 +195,15 @@ class MomentsEngine(Engine):
         """Degree at which the kernel, as it is, is accurate enough; None where it would be absurd."""
         return first_below(self._tail(most), self._tolerance if tolerance is None else tolerance)
 
+    def _is_accurate(self) -> bool:
+        """Whether the degree that there is suffices for the kernel as it is."""
+        if self._roughly:
+            return rough_error(self._kernel.spectral_weights, self._operator, self._degree) <= _WHILE_SEARCHING
+        return self._truncation(self._degree) <= self._tolerance
+
     def _extend(self, position: Floats) -> None:
         """Raise the degree until the kernel at a position is accurate; refuse where that takes too long."""
-        if not self._many and self._degree and self._truncation(self._degree) <= self._tolerance:
+        if not self._many and self._degree and self._is_accurate():
             return
         degree = self.needed_degree(self._most_degree)
         if degree is None:
@@ -255,11 +215,27 @@ class MomentsEngine(Engine):
         if self._many:
             self._degree = degree
             return
-        self._degree = ample_degree(degree, self._most_degree)
+        degree = self._rough(degree) if self._roughly else ample_degree(degree, self._most_degree)
+        self._degree = max(self._degree, degree)
         self._observed.make(self._operator, self._degree, self._combinations(position))
+
+    def _rough(self, most: int) -> int:
+        """Degree that is enough while a search is under way."""
+        return max(FIRST_DEGREE, rough_degree(self._kernel.spectral_weights, self._operator, most, _WHILE_SEARCHING))
+
+    def begin_roughly(self) -> None:
+        """Let kernels be rough until `refine`, where products take longer than the evaluations that this adds."""
+        evaluation = 3.0 * _PER_FLOP * self._problem.updates * float(self.matrix_size) ** 3
+        self._roughly = not self._many and _SAVED * self._per_degree > _MORE_EVALUATIONS * evaluation
+
+    def release(self) -> None:
+        """Give back what moments of higher degrees would go on from."""
+        self._observed.release()
 
     def _combinations(self, position: Floats) -> Floats:
         """Orthonormal directions in which the values at the Chebyshev points vary; shape (degree + 1, n_kept)."""
+        if self._degree <= _FEW_DEGREES:
+            return np.eye(self._degree + 1)
         low = np.maximum([one.low for one in self.coordinates], -8.0)
         high = np.minimum([one.high for one in self.coordinates], 8.0)
         rng = np.random.default_rng(_SEED)
@@ -268,10 +244,14 @@ class MomentsEngine(Engine):
             move_parameters(self._raw, sample)
             with torch.no_grad():
                 values = self._values(self._degree).numpy()
-            if np.isfinite(values).all() and self._truncation(self._degree) < 1e-6:
+            if np.isfinite(values).all():
                 columns.append(values / np.abs(values).max())
         move_parameters(self._raw, position)
-        left, sizes, _ = np.linalg.svd(np.stack(columns, axis=1), full_matrices=False)
+        found = np.stack(columns, axis=1)
+        # Only kernels that polynomials of this degree express; the kernel as it is comes first, and is one of them.
+        last = np.abs(dct(found, axis=0)[-_LAST:]).max(axis=0) / self._degree
+        found = found[:, (last < 1e-6) | (np.arange(len(last)) == 0)]
+        left, sizes, _ = np.linalg.svd(found, full_matrices=False)
         return np.asarray(left[:, sizes > _KEPT * sizes[0]])
 
     # ------------------------------------------------------------------ the process
@@ -309,6 +289,7 @@ class MomentsEngine(Engine):
         for start in typical_starts(self.coordinates, self.start):
             move_parameters(self._raw, start)
             degree = self.needed_degree(self._most_degree)
+            degree = self._rough(degree) if degree and self._roughly else degree
             if degree and (not starts or self._per_degree * degree < _SOON):
                 starts.append(start)
         return starts
@@ -317,8 +298,8 @@ class MomentsEngine(Engine):
         """Average prior variance over the nodes."""
         move_parameters(self._raw, position)
         with torch.no_grad():
-            values = self._values(self._degree or _FIRST_DEGREE).numpy()
-        traces, _ = self._operator.traces(self._degree or _FIRST_DEGREE)
+            values = self._values(self._degree or FIRST_DEGREE).numpy()
+        traces, _ = self._operator.traces(self._degree or FIRST_DEGREE)
         return float(traces @ (coefficients_from_values(len(values) - 1) @ values)) / self._problem.graph.n_nodes
 
     def report(self, position: Floats) -> dict[str, Any]:
@@ -336,7 +317,10 @@ class MomentsEngine(Engine):
         return {"degree": self._degree, "truncation_error": error, "variance_error": spread, **self._errors}
 
     def refine(self, conditioned: Callable[[], Sequence[tuple[Conditioned, int]]]) -> bool:
-        """Take more probes where they move the optimum by a good part of what the data leave open."""
+        """Exact kernels from here on; more probes where these move the optimum by much of what the data leave open."""
+        if self._roughly:
+            self._roughly = False
+            return True
         if not self._many:
             return False
         many = [(one, r) for one, r in conditioned() if isinstance(one, KrylovConditioned)]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphmatern.inference.moments.engine import ample_degree, laplacian_operator
+from graphmatern.inference.moments.degrees import ample_degree
+from graphmatern.inference.moments.operator import laplacian_operator
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

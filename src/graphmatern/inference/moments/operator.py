@@ -10,23 +10,25 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from scipy.fft import dct
+from scipy.sparse import csr_array
 
 from graphmatern.graph import largest_eigenvalue_bound
+from graphmatern.inference.moments.device import DeviceProducts
 from graphmatern.sparse import ChebyshevProducts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-    from scipy.sparse import csr_array
 
     from graphmatern.graph import Graph
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["LaplacianOperator", "chebyshev_points", "coefficients_from_values"]
+__all__ = ["LaplacianOperator", "chebyshev_points", "coefficients_from_values", "laplacian_operator"]
 
 _EXACT_NODES = 2_000  # up to here, traces come from all eigenpairs
 _PROBES = 32  # for traces of larger graphs
@@ -46,6 +48,22 @@ def coefficients_from_values(degree: int) -> Floats:
     matrix = (2.0 / (degree + 1)) * np.cos(np.pi * np.outer(k, k + 0.5) / (degree + 1))
     matrix[0] *= 0.5
     return np.asarray(matrix)
+
+
+def laplacian_operator(
+    graph: Graph, normalized: bool, n_threads: int | None = None, device: str = "cpu", dtype: str = "float64"
+) -> LaplacianOperator:
+    """The operator of a graph's Laplacian, made once and kept with the graph."""
+
+    def make() -> LaplacianOperator:
+        def products(matrix: csr_array[Any], low: float, high: float) -> ChebyshevProducts:
+            if device == "cpu" and dtype == "float64":
+                return ChebyshevProducts(matrix, low, high, n_threads)
+            return DeviceProducts(matrix, low, high, torch.device(device), getattr(torch, dtype))
+
+        return LaplacianOperator(graph, normalized=normalized, products=products)
+
+    return graph.cached(("moments", normalized, n_threads, device, dtype), make)
 
 
 class LaplacianOperator:
@@ -73,7 +91,10 @@ class LaplacianOperator:
         self.high = _largest_eigenvalue(graph, normalized)
         self.products = products(laplacian, 0.0, self.high)
         self._root_mass = None if graph.masses is None else np.sqrt(graph.masses)
-        self._traces: dict[int, tuple[Floats, Floats]] = {}
+        self._norms: dict[int, Floats] = {}
+        self._traces: tuple[Floats, Floats] | None = None
+        self._estimates: Floats | None = None  # of traces, from each probe, and blocks to go on from
+        self._kept: dict[int, tuple[Any, Any]] = {}
 
     def eigenvalues(self, degree: int) -> Floats:
         """Chebyshev points in the range of the Laplacian's eigenvalues; shape (degree + 1,)."""
@@ -86,7 +107,9 @@ class LaplacianOperator:
         -------
         ndarray, shape (degree + 1,)
         """
-        return np.asarray(coefficients_from_values(degree).T @ self.traces(degree)[0])
+        if degree not in self._norms:
+            self._norms[degree] = np.asarray(coefficients_from_values(degree).T @ self.traces(degree)[0])
+        return self._norms[degree]
 
     def truncation_errors(self, function: Callable[[Floats], Floats], most: int) -> Floats:
         """Largest error of the polynomial of each degree up to ``most``, relative to the function's largest value.
@@ -108,6 +131,30 @@ class LaplacianOperator:
         tails = np.cumsum(sizes[:, ::-1], axis=1)[:, ::-1][:, 1 : most + 2]
         return np.asarray((tails / np.abs(values).max(axis=1, keepdims=True)).max(axis=0))
 
+    def pointwise_error(self, function: Callable[[Floats], Floats], degree: int) -> float:
+        """Largest error of the polynomial of a degree, relative to the function at the same or the average eigenvalue.
+
+        Parameters
+        ----------
+        function : callable
+            From eigenvalues, shape (n,), to values, shape (n,).
+        degree : int
+            Of the polynomial.
+        """
+        finer = 4 * degree + 3
+        values = function(np.concatenate([self.eigenvalues(degree), self.eigenvalues(finer), [self._average]]))
+        known, exact, typical = np.split(values, [degree + 1, degree + finer + 2])
+        coefficients = np.zeros(finer + 1)
+        coefficients[: degree + 1] = dct(known) / (degree + 1)
+        coefficients[0] *= 0.5
+        found = dct(0.5 * coefficients, type=3) + 0.5 * coefficients[0]
+        return float((np.abs(found - exact) / (np.abs(exact) + np.abs(typical))).max())
+
+    @cached_property
+    def _average(self) -> float:
+        """The average eigenvalue."""
+        return float(0.5 * self.high * (1.0 + self.products.diagonal.mean()))
+
     def unscaled(self, matrices: Floats, nodes: Longs) -> Floats:
         """A^(−½) X A^(−½) for matrices between some nodes; shape (..., n, n)."""
         if self._root_mass is None:
@@ -121,6 +168,13 @@ class LaplacianOperator:
             return self.products.apply(coefficients, columns)
         scale = self._root_mass[:, None]
         return np.asarray(self.products.apply(coefficients, columns / scale) / scale)
+
+    def polynomials(self, coefficients: Floats, columns: Floats) -> Floats:
+        """`apply` for several polynomials at once, coefficients (degree + 1, n_sets); shape (n_sets, n_nodes, k)."""
+        if self._root_mass is None:
+            return self.products.polynomials(coefficients, columns)
+        scale = self._root_mass[:, None]
+        return np.asarray(self.products.polynomials(coefficients, columns / scale) / scale)
 
     def apply_root(self, coefficients: Floats, columns: Floats) -> Floats:
         """A^(−½) Σ c_k T_k(S) V: draws of a process, from white noise, for coefficients of a square root."""
@@ -170,6 +224,13 @@ class LaplacianOperator:
         return np.asarray(vector / lengths[graph.components])
 
     @cached_property
+    def null_basis(self) -> csr_array[Any]:
+        """Null vectors as columns, one for each connected component; shape (n_nodes, n_components)."""
+        components, n = self.graph.components, self.graph.n_nodes
+        entries = self.null_vectors, components, np.arange(n + 1)
+        return csr_array(entries, shape=(n, int(components.max()) + 1))
+
+    @cached_property
     def exact_traces(self) -> bool:
         """Whether traces are exact rather than estimated."""
         return self.graph.n_nodes <= _EXACT_NODES
@@ -183,11 +244,10 @@ class LaplacianOperator:
         deviations : ndarray, shape (degree + 1, n_probes)
             Zero where traces are exact.
         """
-        if not any(known >= degree for known in self._traces):
+        if self._traces is None or len(self._traces[0]) <= degree:
             most = _DEGREES * -(-degree // _DEGREES)  # a little more than is needed now will be needed soon
-            self._traces = {most: self._exact(most) if self.exact_traces else self._estimated(most)}
-        (found,) = self._traces.values()
-        return found[0][: degree + 1], found[1][: degree + 1]
+            self._traces = self._exact(most) if self.exact_traces else self._estimated(most)
+        return self._traces[0][: degree + 1], self._traces[1][: degree + 1]
 
     def _exact(self, degree: int) -> tuple[Floats, Floats]:
         spectrum = self.graph.spectrum(normalized=self.normalized)
@@ -199,13 +259,23 @@ class LaplacianOperator:
         rng = np.random.default_rng(_SEED)
         probes = np.asarray(rng.integers(0, 2, (self.graph.n_nodes, _PROBES), dtype=np.int8) * 2.0 - 1.0)
         weights = None if self.graph.masses is None else 1.0 / self.graph.masses
-        found = self.products.traces(weights, degree, probes)
-        # What is known exactly: the diagonals of the identity and of S itself.
+        # Probes differ by far more than single precision.
+        self._estimates = self.products.single.traces(weights, degree, probes, self._estimates, self._kept)
         inverse_mass = np.ones(self.graph.n_nodes) if weights is None else weights
+        found = self._estimates.copy()
         found[0] = inverse_mass.sum()
-        found[1] = inverse_mass @ self.products.diagonal
+        # Traces of S, S² and the projection on null vectors are known. Where probes get these wrong, they get others
+        # wrong as well: smooth kernels are small differences of large traces, and no error must be mended alone.
+        along = (self.null_basis.T @ probes) * (self.null_basis.T @ (inverse_mass[:, None] * probes))
+        squares = self.products.diagonal, self.products.squared_diagonal, self.null_vectors**2
+        known = (np.stack(squares) @ inverse_mass)[:, None]
+        controls = np.stack([found[1], 0.5 * (found[2] + found[0]), along.sum(axis=0)]) - known
+        away = controls - controls.mean(axis=1, keepdims=True)
+        slopes = np.linalg.lstsq(away.T, (found - found.mean(axis=1, keepdims=True)).T, rcond=1e-10)[0]
+        found -= slopes.T @ controls
         traces = found.mean(axis=1)
-        return traces, found - traces[:, None]
+        used = np.sqrt((_PROBES - 1) / (_PROBES - 1 - len(controls)))  # by as many slopes
+        return traces, used * (found - traces[:, None])
 
 
 def _largest_eigenvalue(graph: Graph, normalized: bool) -> float:

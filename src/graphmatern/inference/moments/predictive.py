@@ -9,11 +9,13 @@ import numpy as np
 import scipy.linalg as la
 
 from graphmatern.inference.dense import root_of
-from graphmatern.inference.moments.diagonal import Diagonal, estimate_diagonal
+from graphmatern.inference.moments.diagonal import Diagonal, estimate_diagonal, estimate_diagonals
 from graphmatern.inference.observations import sum_by_node
 from graphmatern.inference.process import Predictive
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
     from graphmatern.inference.dense import CovarianceConditioned
@@ -32,6 +34,7 @@ _EXACT_NODES = 4_000  # prior variances of so many nodes are computed one by one
 _AT_ONCE = 64
 _SOLVED_NODES = 256  # posterior variances of so many nodes are solved for one by one
 _PROBES, _SEED = 256, 12  # for the variances of many observed nodes
+_SMALL = 1e-4  # error of what probes are multiplied with, relative to the average prior variance
 _ROUGHLY = 1e-2  # residuals, relative, of estimates
 
 
@@ -50,6 +53,7 @@ class PriorField:
         self.operator, self.coefficients, self._root = operator, coefficients, root
         self.n_nodes = operator.graph.n_nodes
         self._cross: dict[bytes, Floats] = {}
+        self._family: list[PriorField] = [self]
 
     def spread(self, nodes: Longs, columns: Floats) -> Floats:
         """K between all nodes and some, each once, times columns; shape (n_nodes, k)."""
@@ -75,14 +79,43 @@ class PriorField:
         """Columns of K; shape (n_nodes, n)."""
         return self.operator.apply(self.coefficients, self.operator.units(nodes))
 
+    def join(self, others: Sequence[PriorField]) -> None:
+        """Let processes of other parameters on the same graph share products with this one, all for the same columns.
+
+        That takes the time of the one that needs the highest degree, and a little more.
+        """
+        family = [self, *(one for one in others if one is not self)]
+        for one in family:
+            one._family = family
+
     def kept_columns(self, nodes: Longs) -> Floats | None:
-        """Columns of K, computed once; None where they would be too many. Shape (n_nodes, n)."""
-        key, most = nodes.tobytes(), _KEPT_ENTRIES // self.n_nodes
+        """Columns of K, computed once, for the whole family; None where they would be too many. Shape (n_nodes, n)."""
+        key, most = nodes.tobytes(), _KEPT_ENTRIES // self.n_nodes // len(self._family)
         if key not in self._cross and len(nodes) <= most:
-            if len(nodes) + sum(len(one) for one in self._cross) // nodes.itemsize > most:
-                self._cross.clear()
-            self._cross[key] = self.columns(nodes)
+            units = self.operator.units(nodes)
+            for one, found in zip(self._family, self._polynomials(self.operator.polynomials, units), strict=True):
+                if len(nodes) + sum(len(known) for known in one._cross) // nodes.itemsize > most:
+                    one._cross.clear()
+                one._cross[key] = found
         return self._cross.get(key)
+
+    def _polynomials(self, apply: Callable[[Floats, Floats], Floats], columns: Floats, share: float = 0.0) -> Floats:
+        """Polynomials of all members of the family, applied to the same columns; shape (n_members, n_nodes, k).
+
+        ``share`` is what their errors may be, relative to the average prior variance.
+        """
+        every = [one._leading_coefficients(share) for one in self._family]
+        coefficients = np.zeros((max(len(own) for own in every), len(every)))
+        for place, own in enumerate(every):
+            coefficients[: len(own), place] = own
+        return apply(coefficients, columns)
+
+    def _leading_coefficients(self, share: float) -> Floats:
+        """As many as leave out no more than a share of the average prior variance."""
+        own = self.coefficients
+        average = abs(float(own @ self.operator.traces(len(own) - 1)[0])) / self.n_nodes
+        left_out = np.append(np.cumsum(np.abs(own[::-1]))[::-1][1:], 0.0)
+        return own[: 1 + int(np.argmax(left_out <= share * average))]
 
     def between(self, left: Longs, right: Longs, *, keep: bool) -> Floats:
         """K between some nodes and others; shape (n_left, n_right).
@@ -119,15 +152,23 @@ class PriorField:
         What kept columns K_·x explain, K_·x K_xx⁻¹ K_x·, is exact: only the rest, which is what data at x leave open at
         most, is estimated. So no posterior variance is negative, and those near data are not lost in the error.
         """
-        operator = self.operator
-        root = self._explained_root
+        operator, family = self.operator, self._family
+        roots = [one._explained_root for one in family]
         if operator.graph.masses is not None:
-            root = root * np.sqrt(operator.graph.masses)[:, None]
+            roots = [root * np.sqrt(operator.graph.masses)[:, None] for root in roots]
 
         def times(columns: Floats) -> Floats:
-            return np.asarray(operator.products.apply(self.coefficients, columns) - root @ (root.T @ columns))
+            # Probes differ by far more than single precision.
+            found = self._polynomials(operator.products.single.polynomials, columns, _SMALL)
+            for image, root in zip(found, roots, strict=True):
+                image -= root @ (root.T @ columns)
+            return found
 
-        return in_masses(estimate_diagonal(operator, times, np.einsum("ij,ij->i", root, root)), operator)
+        known = [np.einsum("ij,ij->i", root, root) for root in roots]
+        every = [in_masses(one, operator) for one in estimate_diagonals(operator, times, known)]
+        for one, found in zip(family, every, strict=True):
+            one.__dict__["estimated_variances"] = found  # as if each had been asked
+        return every[family.index(self)]
 
     @property
     def _explained_root(self) -> Floats:
@@ -171,6 +212,10 @@ class MomentPredictive(Predictive):
     def means(self, nodes: Longs, potentials: Floats) -> Floats:
         """Means of f at some nodes; shape (n_nodes, k)."""
         return self._spread(self._conditioned.solve(potentials).alpha)[nodes]
+
+    def join(self, others: Sequence[Predictive]) -> None:
+        """Share products; see `PriorField.join`."""
+        self._prior.join([one._prior for one in others if isinstance(one, MomentPredictive)])
 
     @cached_property
     def _inverse_root(self) -> tuple[Floats, Floats]:

@@ -47,6 +47,10 @@ class ObservedNodes:
         self.directions = np.zeros((1, 0))
         self._matrices = np.zeros((0, 0))
 
+    def release(self) -> None:
+        """Forget the blocks from which higher degrees would go on."""
+        self._kept.clear()
+
     def make(self, operator: LaplacianOperator, degree: int, directions: Floats) -> None:
         """Compute moments up to a degree, and their combinations for values in the span of some directions."""
         if self._moments is None or len(self._moments) < degree + 1:

@@ -157,6 +157,9 @@ class SiteObjective:
         if self._changed:
             self._changed = False
             return True
+        if self._engine.refine(list):
+            self._best = -np.inf  # of another kernel, nearly the same
+            return True
         if self.likelihood.log_concave:
             return False
         kept, self._begin = self._begin, None
