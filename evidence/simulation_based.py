@@ -1,4 +1,4 @@
-"""Simulation-based calibration (Talts et al. 2018): are true parameters where their posteriors say?
+"""Simulation-based calibration (Talts et al. 2018): true parameters are where their posteriors say.
 
 Parameters are drawn from fixed proper priors in the units of the values, data from the model, and a model with the same
 priors is fitted (``normalize_y=False``). The share of the posterior below the true value is then uniform, for every
@@ -10,14 +10,16 @@ parameter. Run through ``make evidence``, which writes simulation_based.md besid
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from _simulations import Cell, Row, Study, arguments, run
 from scipy.stats import chi2, kstest
 
 import graphmatern as gm
-from graphmatern.inference import Prior
+
+if TYPE_CHECKING:
+    from graphmatern.inference import Prior
 
 SEED = 2028
 SIZES = (20, 80)
@@ -102,8 +104,8 @@ def table(rows: list[Row]) -> str:
         "",
         f"Parameters drawn from {', '.join(f'{name}: {prior!r}' for name, prior in PRIORS.items())}",
         "(ν is 1, 2 or 3 on the Markov engine), values in their own units (`normalize_y=False`), n observations on a",
-        f"road-like graph of {CITY.n_nodes} nodes. The share of the posterior below the true value is uniform if all is",
-        f"well: its mean is 0.5 and a tenth lies in each tail; p-values of χ² with {BINS} bins and of Kolmogorov and",
+        f"road-like graph of {CITY.n_nodes} nodes. The share of the posterior below the true value is uniform if all",
+        f"is well: its mean is 0.5 and a tenth lies in each tail; p-values of χ² with {BINS} bins and of Kolmogorov and",
         "Smirnov. Effective: as many independent draws know as much about the parameters as ours, median.",
         f"Made by `python evidence/simulation_based.py` on {dt.date.today().isoformat()}, seed {SEED}.",
         "",
