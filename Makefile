@@ -59,7 +59,7 @@ minimum:  ## the tests with the oldest supported dependencies, in their own envi
 	.venv-minimum/bin/pytest -n $(JOBS) -q
 
 evidence: $(VENV)/.ready  ## slow proofs; figures in evidence/*.md
-	set -e; for proof in evidence/*.py; do echo "$$proof"; $(BIN)/python $$proof; done
+	set -e; for proof in evidence/[a-z]*.py; do echo "$$proof"; $(BIN)/python $$proof; done
 	$(BIN)/python benchmarks/run.py --section shapes growth --without-peers --out evidence/sparse
 
 bench: $(VENV)/.ready  ## next to other libraries, on a quiet machine, for 25 minutes; BENCH=--quick to try it

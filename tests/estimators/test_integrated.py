@@ -89,6 +89,16 @@ def test_parameters_are_in_the_units_of_the_values() -> None:
     np.testing.assert_allclose(raw.loc["sigma"], one.loc["sigma"], rtol=0.05)  # priors follow the data
 
 
+@pytest.mark.parametrize("integrate", [True, False])
+def test_points_are_what_the_table_sums_up(integrate: bool) -> None:
+    model = gm.GraphGPRegressor(CITY, integrate=integrate).fit(NAMES, Y)
+    points, table = model.hyperparameter_points(), model.hyperparameters_
+    weight = points.pop("weight")
+    assert list(points) == list(table.index)
+    assert weight.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(weight.to_numpy() @ points.to_numpy(), table["mean"])
+
+
 def test_a_plugged_in_fit_has_a_table_from_the_curvature() -> None:
     model = gm.GraphGPRegressor(CITY, gm.Matern(2, 3.0, fixed=("nu",)), integrate=False).fit(NAMES, Y)
     table, errors = model.hyperparameters_, model.standard_errors()

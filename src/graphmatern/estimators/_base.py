@@ -7,6 +7,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
@@ -19,7 +20,6 @@ from graphmatern.plotting import plot_hyperparameters
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pandas as pd
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
@@ -115,6 +115,18 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """
         self._require_fit()
         return hyperparameter_table(self._fit, self.graph, self._unit)
+
+    def hyperparameter_points(self) -> pd.DataFrame:
+        """Weighted points that stand for what is known of the parameters together: what `hyperparameters_` sums up.
+
+        Returns
+        -------
+        DataFrame, shape (n_points, n_parameters + 1)
+            A column for each row of `hyperparameters_`, in the same units, and ``weight``; weights add up to 1.
+        """
+        self._require_fit()
+        values, _, weights = hyperparameter_draws(self._fit, self.graph, self._unit)
+        return pd.DataFrame({**values, "weight": weights})
 
     @property
     def log_evidence_(self) -> float:
