@@ -32,7 +32,7 @@ from graphmatern.inference.moments.degrees import (
 )
 from graphmatern.inference.moments.krylov import Accuracy, KrylovConditioned, KrylovProcess
 from graphmatern.inference.moments.operator import coefficients_from_values, laplacian_operator
-from graphmatern.inference.moments.predictive import PriorField
+from graphmatern.inference.moments.prior import PriorField
 from graphmatern.inference.moments.process import MomentProcess, ObservedNodes
 from graphmatern.inference.moments.values import KernelValues
 from graphmatern.inference.process import Engine
