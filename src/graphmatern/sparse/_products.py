@@ -198,7 +198,7 @@ class ChebyshevProducts:
             if kept is not None:
                 kept[part.start] = current, previous
 
-        with self._counting("moments", len(nodes), degree + 1 - first):
+        with self._counting("moments", len(nodes), degree + 1 - max(first, 1)):
             self._in_blocks(len(nodes), work)
         return found
 
@@ -369,6 +369,6 @@ class ChebyshevProducts:
             if kept is not None:
                 kept[part.start] = current, previous
 
-        with self._counting("traces", probes.shape[1], last + 1 - first):
+        with self._counting("traces", probes.shape[1], last + 1 - max(first, 1)):
             self._in_blocks(probes.shape[1], work)
         return found[: degree + 1]
