@@ -250,7 +250,7 @@ class MomentsEngine(Engine):
         found = np.stack(columns, axis=1)
         # Only kernels that polynomials of this degree express; the kernel as it is comes first, and is one of them.
         last = np.abs(dct(found, axis=0)[-_LAST:]).max(axis=0) / self._degree
-        found = found[:, (last < 1e-6) | (np.arange(len(last)) == 0)]
+        found = found[:, (last < (1e-2 if self._roughly else 1e-6)) | (np.arange(len(last)) == 0)]
         left, sizes, _ = np.linalg.svd(found, full_matrices=False)
         return np.asarray(left[:, sizes > _KEPT * sizes[0]])
 
