@@ -68,7 +68,7 @@ _SHARED = {
         (
             "Whether to integrate over the parameters, so that predictions and `hyperparameters_` know how uncertain\n"
             "these are: the mode is found, sets of parameters around it are weighed, and predictions are mixtures\n"
-            'over the two dozen that stand for them. "auto" does so up to 2,000 observations and 60,000 nodes (3,000\n'
+            'over the two dozen that stand for them. "auto" does so up to 2,000 observations and 60,000 nodes (6,000\n'
             "through moments); with more observations the parameters are known well enough. Parameters without\n"
             "`priors` have weak ones then: log-normal, around ν = 1.5 (95 %: 0.2 to 11), around a lengthscale between\n"
             "one edge and the width of the graph (a factor of 13 either way), around the variance of the data (19),\n"

@@ -189,12 +189,16 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         -------
         DataFrame
             Columns mean, std, lower, upper (of the process), observation_lower, observation_upper (of a new
-            observation) and informed (False where no data reach the node's component).
+            observation) and informed (False where no data reach the node's component). Where the moments engine
+            estimates variances from probes, std_error is the standard error of std that these leave.
         """
         self._require_fit()
         places = np.arange(self.graph.n_nodes)
         mean, variance = (one[0] for one in self.posterior_.moments(places, offset=self._level))
         columns = {"mean": self.y_mean_ + self.y_scale_ * mean, "std": self.y_scale_ * np.sqrt(variance)}
+        errors = self.posterior_.variance_errors(places, offset=self._level)[0]
+        if errors.any():
+            columns["std_error"] = self.y_scale_ * errors / (2.0 * np.sqrt(np.maximum(variance, 1e-300)))
         for name, observation in (("", False), ("observation_", True)):
             columns[f"{name}lower"], columns[f"{name}upper"] = self._interval(places, level, observation, self._level)
         return pd.DataFrame({**columns, "informed": self.informed_}, index=self.graph.nodes)

@@ -155,6 +155,10 @@ class Mixture:
         """Means and variances of the response g(η), or of new observations; see `Posterior.moments`."""
         return self._combined([one.moments(nodes, observation=observation, offset=offset) for one in self.components])
 
+    def variance_errors(self, nodes: Longs, *, offset: Floats | float = 0.0) -> Floats:
+        """Standard errors of the variances of `moments`; see `Posterior.variance_errors`. Components share probes."""
+        return self._average([one.variance_errors(nodes, offset=offset) for one in self.components])
+
     def edge_moments(
         self, sources: Longs, targets: Longs, shares: Floats, *, observation: bool = False
     ) -> tuple[Floats, Floats]:

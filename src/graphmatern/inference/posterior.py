@@ -335,6 +335,22 @@ class Posterior:
         """
         return self.response(self.latent_mean(nodes) + offset, self.latent_variance(nodes), observation=observation)
 
+    def variance_errors(self, nodes: Longs, *, offset: Floats | float = 0.0) -> Floats:
+        """Standard errors of the variances that `moments` gives, where an engine estimates them; else 0.
+
+        Returns
+        -------
+        ndarray, shape (n_replicates, n_nodes)
+        """
+        found = np.zeros((self.n_latents * self.n_replicates, len(nodes)))
+        for part in self.parts:
+            found[self._rows(part)] = part.predictive.variance_errors(nodes)
+        if not found.any():
+            return found
+        mean, variance = self.latent_mean(nodes) + offset, self.latent_variance(nodes)
+        own, moved = (self.response(mean, one, observation=False)[1] for one in (variance, variance + found))
+        return np.asarray(np.abs(moved - own))
+
     def response(self, mean: Floats, variance: Floats, *, observation: bool) -> tuple[Floats, Floats]:
         """Means and variances of the response or of a new observation, given those of η; shapes as these."""
         find = self._numeric.observation_moments if observation else self._numeric.response_moments

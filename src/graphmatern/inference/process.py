@@ -164,6 +164,10 @@ class Predictive(ABC):
     def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
         """Draws of f minus its mean; shape (n_samples, n_nodes)."""
 
+    def variance_errors(self, nodes: Longs) -> Floats:
+        """Standard errors of `variances` of the same nodes, where these are estimated; else 0; (n_nodes,)."""
+        return np.zeros(len(nodes))
+
     def unexplained(self, nodes: Longs) -> Floats:
         """Prior variance at some nodes that the sites cannot reach; 0 unless an engine approximates; (n_nodes,)."""
         return np.zeros(len(nodes))

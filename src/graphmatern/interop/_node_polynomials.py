@@ -22,7 +22,7 @@ from graphmatern.errors import KernelError, NumericalError, ResourceError
 from graphmatern.inference.moments.degrees import MOST_DEGREE, TOLERANCE, first_below, truncation_errors
 from graphmatern.inference.moments.kept import KeptMoments, kept_moments
 from graphmatern.inference.moments.operator import coefficients_from_values
-from graphmatern.inference.moments.predictive import PriorField
+from graphmatern.inference.moments.prior import PriorField
 from graphmatern.interop._node_covariances import NodeCovariances
 from graphmatern.sparse import available_memory, format_bytes
 

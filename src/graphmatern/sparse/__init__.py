@@ -25,8 +25,9 @@ from graphmatern.sparse._factor import Factor, SelectedInverse
 from graphmatern.sparse._filter import ChebyshevFilter
 from graphmatern.sparse._pattern import power_nnz
 from graphmatern.sparse._powers import MatrixPolynomial
-from graphmatern.sparse._products import ChebyshevProducts, product_seconds
+from graphmatern.sparse._products import ChebyshevProducts
 from graphmatern.sparse._resources import Cost, available_memory, available_threads, format_bytes
+from graphmatern.sparse._rows import product_seconds
 
 __all__ = [
     "Analysis",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphmatern.sparse._products import SharedRows
 from graphmatern.sparse._resources import available_threads
+from graphmatern.sparse._rows import SharedRows
 from graphmatern.sparse._threads import Crew
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import torch
 import graphmatern as gm
 from graphmatern.inference import Mixture
 from graphmatern.inference.moments import operator as operators
-from graphmatern.inference.moments import predictive
+from graphmatern.inference.moments import predictive, prior
 from graphmatern.inference.moments.degrees import MOST_DEGREE, first_below, rough_degree, rough_error, truncation_errors
 from graphmatern.inference.moments.engine import MomentsEngine
 from graphmatern.inference.moments.operator import LaplacianOperator, coefficients_from_values
@@ -30,7 +30,7 @@ def graph(masses: bool = False) -> gm.Graph:
 
 
 def field() -> np.ndarray:
-    return gm.Matern(2.0, 4.0).on(graph(), normalized=True).sample(random_state=2).numpy()[0]
+    return np.asarray(gm.Matern(2.0, 4.0).on(graph(), normalized=True).sample(random_state=2).numpy()[0])
 
 
 # ---------------------------------------------------------------------- degrees
@@ -57,7 +57,8 @@ def test_rough_degrees_are_lower_and_keep_to_their_error(kernel: Any, normalized
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "student_t"])
 def test_rough_searches_end_where_exact_ones_do(likelihood: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    y, made = field()[SEEN] + 0.2 * np.random.default_rng(3).standard_normal(len(SEEN)), []
+    y = field()[SEEN] + 0.2 * np.random.default_rng(3).standard_normal(len(SEEN))
+    made: list[Any] = []
     options = {"likelihood": likelihood, "normalized": True, "integrate": False}
 
     def forced(self: MomentsEngine) -> None:
@@ -109,7 +110,7 @@ def mixture(masses: bool = False) -> Mixture:
 
 @pytest.mark.parametrize("masses", [False, True])
 def test_parts_of_a_mixture_share_products(masses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predictive, "_EXACT_NODES", 100)  # the variances of more nodes are estimated
+    monkeypatch.setattr(prior, "_EXACT_NODES", 100)  # the variances of more nodes are estimated
     together, nodes = mixture(masses), np.arange(406)
     assert len(together.components) > 4
     passes = []
@@ -134,3 +135,22 @@ def test_parts_of_a_mixture_share_products(masses: bool, monkeypatch: pytest.Mon
         np.testing.assert_allclose(one.latent_variance(few), other.latent_variance(few), atol=1e-9)
     np.testing.assert_allclose(alone.moments(nodes)[0], mean, atol=1e-9)
     assert (variance > 0.0).all()
+
+
+def test_tables_state_the_errors_of_estimated_deviations(monkeypatch: pytest.MonkeyPatch) -> None:
+    y, made = np.round(np.exp(field()[SEEN])), []
+    options: dict[str, Any] = {"engine": "moments", "normalized": True, "likelihood": "poisson", "integrate": False}
+    for most in (100, 4_000):
+        monkeypatch.setattr(prior, "_EXACT_NODES", most)
+        model = gm.GraphGPRegressor(graph(), gm.Matern(1.5, fixed=("nu",)), **options).fit(SEEN, y)
+        made.append(model.predict_table())
+    estimated, exact = made
+    assert "std_error" not in exact
+    error, off = estimated["std_error"], estimated["std"] - exact["std"]
+    np.testing.assert_array_equal(error.iloc[SEEN], 0.0)
+    np.testing.assert_allclose(off.iloc[SEEN], 0.0, atol=1e-9)
+    hidden = np.setdiff1d(np.arange(400), SEEN)
+    scores = (off / error).iloc[hidden]
+    assert np.sqrt(np.mean(scores**2)) < 1.5
+    assert scores.abs().max() < 6.0
+    assert (error / exact["std"]).max() < 0.1

@@ -32,7 +32,7 @@ from graphmatern.inference.moments.degrees import (
 )
 from graphmatern.inference.moments.krylov import Accuracy, KrylovConditioned, KrylovProcess
 from graphmatern.inference.moments.operator import coefficients_from_values, laplacian_operator
-from graphmatern.inference.moments.predictive import PriorField
+from graphmatern.inference.moments.prior import PriorField
 from graphmatern.inference.moments.process import MomentProcess, ObservedNodes
 from graphmatern.inference.moments.values import KernelValues
 from graphmatern.inference.process import Engine
@@ -250,7 +250,7 @@ class MomentsEngine(Engine):
         found = np.stack(columns, axis=1)
         # Only kernels that polynomials of this degree express; the kernel as it is comes first, and is one of them.
         last = np.abs(dct(found, axis=0)[-_LAST:]).max(axis=0) / self._degree
-        found = found[:, (last < 1e-6) | (np.arange(len(last)) == 0)]
+        found = found[:, (last < (1e-2 if self._roughly else 1e-6)) | (np.arange(len(last)) == 0)]
         left, sizes, _ = np.linalg.svd(found, full_matrices=False)
         return np.asarray(left[:, sizes > _KEPT * sizes[0]])
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.inference.moments.operator import LaplacianOperator
-    from graphmatern.inference.moments.predictive import PriorField
+    from graphmatern.inference.moments.prior import PriorField
     from graphmatern.inference.moments.values import KernelValues
     from graphmatern.inference.observations import Group
 

@@ -9,185 +9,29 @@ import numpy as np
 import scipy.linalg as la
 
 from graphmatern.inference.dense import root_of
-from graphmatern.inference.moments.diagonal import Diagonal, estimate_diagonal, estimate_diagonals
+from graphmatern.inference.moments.diagonal import Diagonal, estimate_diagonal
+from graphmatern.inference.moments.prior import in_masses
 from graphmatern.inference.observations import sum_by_node
 from graphmatern.inference.process import Predictive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from graphmatern.inference.dense import CovarianceConditioned
     from graphmatern.inference.moments.krylov import KrylovConditioned
-    from graphmatern.inference.moments.operator import LaplacianOperator
+    from graphmatern.inference.moments.prior import PriorField
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["KrylovPredictive", "MomentPredictive", "PriorField"]
+__all__ = ["KrylovPredictive", "MomentPredictive"]
 
-_KEPT_ENTRIES = 2**27  # of covariances between all nodes and those observed
-_LANDMARKS = 1_000  # observed nodes, at most, whose columns help to estimate prior variances
-_RANK = 1e-8  # relative size of eigenvalues that count
-_EXACT_NODES = 4_000  # prior variances of so many nodes are computed one by one
 _AT_ONCE = 64
 _SOLVED_NODES = 256  # posterior variances of so many nodes are solved for one by one
 _PROBES, _SEED = 256, 12  # for the variances of many observed nodes
-_SMALL = 1e-4  # error of what probes are multiplied with, relative to the average prior variance
 _ROUGHLY = 1e-2  # residuals, relative, of estimates
-
-
-class PriorField:
-    """The process on all nodes before any data, and what predictions under different sites share.
-
-    Parameters
-    ----------
-    operator : LaplacianOperator
-        Polynomials of the Laplacian.
-    coefficients, root : ndarray, shape (degree + 1,)
-        Chebyshev coefficients of the kernel's function, and of its square root.
-    """
-
-    def __init__(self, operator: LaplacianOperator, coefficients: Floats, root: Floats) -> None:
-        self.operator, self.coefficients, self._root = operator, coefficients, root
-        self.n_nodes = operator.graph.n_nodes
-        self._cross: dict[bytes, Floats] = {}
-        self._family: list[PriorField] = [self]
-
-    def spread(self, nodes: Longs, columns: Floats) -> Floats:
-        """K between all nodes and some, each once, times columns; shape (n_nodes, k)."""
-        known = self.kept_columns(nodes)
-        if known is not None:
-            return np.asarray(known @ columns)
-        full = np.zeros((self.n_nodes, columns.shape[1]))
-        full[nodes] = columns
-        return self.operator.apply(self.coefficients, full)
-
-    def row_squares(self, nodes: Longs, columns: Floats) -> Floats:
-        """Sums of the squares of the rows of K between all nodes and some, each once, times columns; (n_nodes,)."""
-        known = self.kept_columns(nodes)
-        if known is None:
-            return self.operator.row_squares(nodes, self.coefficients, columns)
-        found = np.zeros(self.n_nodes)
-        for start in range(0, columns.shape[1], _AT_ONCE):
-            images = known @ columns[:, start : start + _AT_ONCE]
-            found += np.einsum("ij,ij->i", images, images)
-        return found
-
-    def columns(self, nodes: Longs) -> Floats:
-        """Columns of K; shape (n_nodes, n)."""
-        return self.operator.apply(self.coefficients, self.operator.units(nodes))
-
-    def join(self, others: Sequence[PriorField]) -> None:
-        """Let processes of other parameters on the same graph share products with this one, all for the same columns.
-
-        That takes the time of the one that needs the highest degree, and a little more.
-        """
-        family = [self, *(one for one in others if one is not self)]
-        for one in family:
-            one._family = family
-
-    def kept_columns(self, nodes: Longs) -> Floats | None:
-        """Columns of K, computed once, for the whole family; None where they would be too many. Shape (n_nodes, n)."""
-        key, most = nodes.tobytes(), _KEPT_ENTRIES // self.n_nodes // len(self._family)
-        if key not in self._cross and len(nodes) <= most:
-            units = self.operator.units(nodes)
-            for one, found in zip(self._family, self._polynomials(self.operator.polynomials, units), strict=True):
-                if len(nodes) + sum(len(known) for known in one._cross) // nodes.itemsize > most:
-                    one._cross.clear()
-                one._cross[key] = found
-        return self._cross.get(key)
-
-    def _polynomials(self, apply: Callable[[Floats, Floats], Floats], columns: Floats, share: float = 0.0) -> Floats:
-        """Polynomials of all members of the family, applied to the same columns; shape (n_members, n_nodes, k).
-
-        ``share`` is what their errors may be, relative to the average prior variance.
-        """
-        every = [one._leading_coefficients(share) for one in self._family]
-        coefficients = np.zeros((max(len(own) for own in every), len(every)))
-        for place, own in enumerate(every):
-            coefficients[: len(own), place] = own
-        return apply(coefficients, columns)
-
-    def _leading_coefficients(self, share: float) -> Floats:
-        """As many as leave out no more than a share of the average prior variance."""
-        own = self.coefficients
-        average = abs(float(own @ self.operator.traces(len(own) - 1)[0])) / self.n_nodes
-        left_out = np.append(np.cumsum(np.abs(own[::-1]))[::-1][1:], 0.0)
-        return own[: 1 + int(np.argmax(left_out <= share * average))]
-
-    def between(self, left: Longs, right: Longs, *, keep: bool) -> Floats:
-        """K between some nodes and others; shape (n_left, n_right).
-
-        ``keep`` keeps the columns of ``right``, where they are not too many, for other nodes on the left.
-        """
-        known = self.kept_columns(right) if keep else None
-        if known is not None:
-            return known[left]
-        found = np.empty((len(left), len(right)))
-        for start in range(0, len(right), _AT_ONCE):
-            found[:, start : start + _AT_ONCE] = self.columns(right[start : start + _AT_ONCE])[left]
-        return found
-
-    def draw(self, count: int, rng: np.random.Generator) -> Floats:
-        """Draws of the process; shape (n_nodes, count)."""
-        return self.operator.apply_root(self._root, rng.standard_normal((self.n_nodes, count)))
-
-    def variances(self, nodes: Longs) -> Floats:
-        """Prior variances of some nodes: one by one for few, else all of them from probes; shape (n,)."""
-        distinct, place = np.unique(nodes, return_inverse=True)
-        if len(distinct) > _EXACT_NODES:
-            return self.estimated_variances.values[nodes]
-        found = np.empty(len(distinct))
-        for start in range(0, len(distinct), _AT_ONCE):
-            part = distinct[start : start + _AT_ONCE]
-            found[start : start + _AT_ONCE] = self.columns(part)[part, np.arange(len(part))]
-        return found[place]
-
-    @cached_property
-    def estimated_variances(self) -> Diagonal:
-        """Prior variances of all nodes from probes.
-
-        What kept columns K_·x explain, K_·x K_xx⁻¹ K_x·, is exact: only the rest, which is what data at x leave open at
-        most, is estimated. So no posterior variance is negative, and those near data are not lost in the error.
-        """
-        operator, family = self.operator, self._family
-        roots = [one._explained_root for one in family]
-        if operator.graph.masses is not None:
-            roots = [root * np.sqrt(operator.graph.masses)[:, None] for root in roots]
-
-        def times(columns: Floats) -> Floats:
-            # Probes differ by far more than single precision.
-            found = self._polynomials(operator.products.single.polynomials, columns, _SMALL)
-            for image, root in zip(found, roots, strict=True):
-                image -= root @ (root.T @ columns)
-            return found
-
-        known = [np.einsum("ij,ij->i", root, root) for root in roots]
-        every = [in_masses(one, operator) for one in estimate_diagonals(operator, times, known)]
-        for one, found in zip(family, every, strict=True):
-            one.__dict__["estimated_variances"] = found  # as if each had been asked
-        return every[family.index(self)]
-
-    @property
-    def _explained_root(self) -> Floats:
-        """Φ with ΦΦᵀ = K_·x K_xx⁻¹ K_x· for the largest set x of which columns are kept; shape (n_nodes, rank)."""
-        sets = [np.frombuffer(key, dtype=np.int64) for key in self._cross]
-        x = max((one for one in sets if len(one) <= _LANDMARKS), key=len, default=None)
-        if x is None:
-            return np.zeros((self.n_nodes, 0))
-        columns = self._cross[x.tobytes()]
-        values, vectors = la.eigh(0.5 * (columns[x] + columns[x].T))
-        keep = values > _RANK * values.max()
-        return np.asarray(columns @ (vectors[:, keep] / np.sqrt(values[keep])))
-
-
-def in_masses(found: Diagonal, operator: LaplacianOperator) -> Diagonal:
-    """The diagonal of A^(−½) X A^(−½), from that of X."""
-    masses = operator.graph.masses
-    inverse = 1.0 if masses is None else 1.0 / masses
-    return Diagonal(found.values * inverse, found.errors * inverse, found.n_probes)
 
 
 class MomentPredictive(Predictive):
@@ -249,6 +93,12 @@ class MomentPredictive(Predictive):
         if len(others):
             explained = self._explained[others]  # first, as it keeps columns that prior variances are estimated with
             found[~observed] = np.maximum(self._prior.variances(others) - explained, 0.0)
+        return found
+
+    def variance_errors(self, nodes: Longs) -> Floats:
+        """Standard errors of variances: those of the prior's, but for observed nodes; shape (n_nodes,)."""
+        found, others = np.zeros(len(nodes)), ~np.isin(nodes, self._observed)
+        found[others] = self._prior.variance_errors(nodes[others])
         return found
 
     def covariances(self, nodes: Longs) -> Floats:
@@ -331,36 +181,55 @@ class KrylovPredictive(Predictive):
         return in_masses(estimate_diagonal(operator, times, least=least), operator)
 
     @cached_property
-    def _estimated_at_observed(self) -> Floats:
-        """Variances of the observed nodes with sites from probes, as η S = I − B⁻¹; others are NaN; (n_distinct,)."""
+    def _estimated_at_observed(self) -> tuple[Floats, Floats]:
+        """Variances of the observed nodes with sites from probes, as η S = I − B⁻¹, and their standard errors.
+
+        Others are NaN; each of shape (n_distinct,).
+        """
         conditioned, rng = self._conditioned, np.random.default_rng(_SEED)
         root = conditioned.unwhiten(np.ones((len(conditioned.nodes), 1)))[:, 0]
-        left = np.zeros(len(root))
+        left, squares = np.zeros(len(root)), np.zeros(len(root))
         for _ in range(0, _PROBES, _AT_ONCE):
             probes = rng.choice([-1.0, 1.0], (len(root), _AT_ONCE))
-            left += np.einsum("ij,ij->i", probes, conditioned.solve_whitened(probes, _ROUGHLY))
+            own = probes * conditioned.solve_whitened(probes, _ROUGHLY)
+            left += own.sum(axis=1)
+            squares += np.einsum("ij,ij->i", own, own)
+        errors = np.sqrt(np.maximum(squares - left**2 / _PROBES, 0.0) / (_PROBES * (_PROBES - 1)))
         # No site takes more than its own share: B⁻¹ is at least 1 / (1 + η K) on the diagonal, and at most 1.
         least = 1.0 / (1.0 + root**2 * np.maximum(self._prior.variances(conditioned.nodes), 0.0))
         left = np.clip(left / _PROBES, least, 1.0)
-        return np.asarray(np.divide(1.0 - left, root**2, out=np.full(len(root), np.nan), where=root > 0.0))
+        unknown = np.full(len(root), np.nan)
+        values, errors = (
+            np.asarray(np.divide(one, root**2, out=unknown.copy(), where=root > 0.0)) for one in (1.0 - left, errors)
+        )
+        return values, errors
 
     def variances(self, nodes: Longs) -> Floats:
         """Variances of f at some nodes: one by one for few, else from probes; shape (n_nodes,)."""
         distinct, place = np.unique(nodes, return_inverse=True)
         if len(distinct) > _SOLVED_NODES:
-            if not np.isin(distinct, self._conditioned.nodes).all():
-                return self.estimated_variances.values[nodes]
-            # Leaving one observation out asks for these, and magnifies their errors.
-            estimates = self._estimated_at_observed[np.searchsorted(self._conditioned.nodes, nodes)]
-            rest = np.isnan(estimates)
-            if rest.any():
-                estimates[rest] = self.estimated_variances.values[nodes[rest]]
-            return estimates
+            return self._estimates(nodes)[0]
         found = np.empty(len(distinct))
         for start in range(0, len(distinct), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
             found[part] = np.diag(self.covariances(distinct[part]))
         return np.maximum(found, 0.0)[place]
+
+    def variance_errors(self, nodes: Longs) -> Floats:
+        """Standard errors of `variances`: 0 for few nodes; shape (n_nodes,)."""
+        return self._estimates(nodes)[1] if len(np.unique(nodes)) > _SOLVED_NODES else np.zeros(len(nodes))
+
+    def _estimates(self, nodes: Longs) -> tuple[Floats, Floats]:
+        """Variances from probes, and their standard errors; each of shape (n_nodes,)."""
+        if not np.isin(nodes, self._conditioned.nodes).all():
+            return self.estimated_variances.values[nodes], self.estimated_variances.errors[nodes]
+        # Leaving one observation out asks for these, and magnifies their errors.
+        places = np.searchsorted(self._conditioned.nodes, nodes)
+        values, errors = (one[places] for one in self._estimated_at_observed)
+        rest = np.isnan(values)
+        if rest.any():
+            values[rest], errors[rest] = (one[nodes[rest]] for one in self.estimated_variances[:2])
+        return values, errors
 
     def covariances(self, nodes: Longs) -> Floats:
         """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
