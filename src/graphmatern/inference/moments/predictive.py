@@ -71,6 +71,10 @@ class PriorField:
             found += np.einsum("ij,ij->i", images, images)
         return found
 
+    def times(self, nodes: Longs, weights: Floats) -> Floats:
+        """K between all nodes and some, repeats allowed, times weights, by products alone; shape (n_nodes, k)."""
+        return self.operator.apply(self.coefficients, sum_by_node(nodes, weights, self.n_nodes))
+
     def columns(self, nodes: Longs) -> Floats:
         """Columns of K; shape (n_nodes, n)."""
         return self.operator.apply(self.coefficients, self.operator.units(nodes))
@@ -214,6 +218,12 @@ class MomentPredictive(Predictive):
             found += sign * (images @ images.T)
         return 0.5 * (found + found.T)
 
+    def covariance_times(self, nodes: Longs, others: Longs, weights: Floats) -> Floats:
+        """Covariances of f between some nodes and others, times weights; shape (n_nodes, k)."""
+        prior = self._prior.times(others, weights)
+        explained = self._spread(self._conditioned.inverse @ prior[self._conditioned.group.nodes])
+        return np.asarray(prior[nodes] - explained[nodes])
+
     def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
         """Draws of f minus its mean: of the prior, moved to draws at the observations; shape (n_samples, n_nodes)."""
         found = np.empty((n_samples, len(nodes)))
@@ -324,6 +334,12 @@ class KrylovPredictive(Predictive):
         solved = self._explained_by_data(with_data, self._exactly)
         found = columns[nodes] - self._conditioned.unwhiten(with_data).T @ solved
         return np.asarray(0.5 * (found + found.T))
+
+    def covariance_times(self, nodes: Longs, others: Longs, weights: Floats) -> Floats:
+        """Covariances of f between some nodes and others, times weights; shape (n_nodes, k)."""
+        prior = self._prior.times(others, weights)
+        solved = self._explained_by_data(prior[self._conditioned.nodes], self._exactly)
+        return np.asarray(prior[nodes] - self._spread(solved)[nodes])
 
     def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
         """Draws of f minus its mean: of the prior, less what noisy observations of it say; (n_samples, n_nodes)."""
