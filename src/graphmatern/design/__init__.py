@@ -2,5 +2,18 @@
 
 from graphmatern.design._measurable import Measurable, Version, of_posterior, of_prior
 from graphmatern.design._place import place_sensors, remove_sensors
+from graphmatern.design._suggest import STRATEGIES, Suggestion, suggest_labels
+from graphmatern.design._wishes import read_nodes
 
-__all__ = ["Measurable", "Version", "of_posterior", "of_prior", "place_sensors", "remove_sensors"]
+__all__ = [
+    "STRATEGIES",
+    "Measurable",
+    "Suggestion",
+    "Version",
+    "of_posterior",
+    "of_prior",
+    "place_sensors",
+    "read_nodes",
+    "remove_sensors",
+    "suggest_labels",
+]

@@ -14,6 +14,7 @@ follow along: with g = c / (C_ss + r), D ← D − g D_s and A ← A + D_sᵀD_s
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,7 +56,19 @@ class Belief:
         self.predictive, self.nodes = predictive, nodes
         self._sensitivity, self._information = sensitivity.copy(), information.copy()
         self._room = max(16, _COLUMN_BYTES // (8 * max(1, len(nodes))))
+        self._base: dict[int, Floats] | None = None  # columns of the engine's, where copies share them
         self._restart()
+
+    def copy(self) -> Belief:
+        """The same knowledge, to be changed independently; from now on both keep the engine's columns."""
+        if self._base is None:
+            self._base = {}
+        other = copy.copy(self)
+        other._sensitivity, other._information = self._sensitivity.copy(), self._information.copy()
+        other._own, other._columns = self._own.copy(), self._columns[: self._count].copy()
+        other._signs, other._pending = self._signs.copy(), list(self._pending)
+        other._set_variances()
+        return other
 
     def _restart(self) -> None:
         """Begin afresh beside the covariance of `predictive`."""
@@ -64,6 +77,7 @@ class Belief:
         self._count = 0
         self._signs = np.zeros(0)
         self._pending: list[tuple[int, float]] = []
+        self._latest: tuple[int, Floats] | None = None  # the column asked for last
         self._set_variances()
 
     def _set_variances(self) -> None:
@@ -75,7 +89,7 @@ class Belief:
     @property
     def _effect_covariance(self) -> Floats:
         """A⁻¹; shape (p, p)."""
-        return np.linalg.inv(self._information)
+        return np.asarray(np.linalg.inv(self._information), dtype=np.float64)
 
     def _own_times(self, places: Longs, weights: Floats) -> Floats:
         """C between all nodes looked at and some of them, times weights (m, k); shape (n, k)."""
@@ -83,6 +97,27 @@ class Belief:
         kept = self._columns[: self._count]
         if self._count:
             found -= kept.T @ (self._signs[:, None] * (kept[:, places] @ weights))
+        return found
+
+    def _own_column(self, place: int) -> Floats:
+        """Column of C; shape (n,)."""
+        if self._latest is None or self._latest[0] != place:
+            one, unit = np.array([place]), np.ones((1, 1))
+            if self._base is None:
+                self._latest = place, self._own_times(one, unit)[:, 0]
+            else:
+                if place not in self._base:
+                    own = self.nodes[one]
+                    self._base[place] = self.predictive.covariance_times(self.nodes, own, unit)[:, 0]
+                kept = self._columns[: self._count]
+                self._latest = place, self._base[place] - kept.T @ (self._signs * kept[:, place])
+        return self._latest[1]
+
+    def column(self, place: int) -> Floats:
+        """Covariances of η at all nodes looked at with one of them; shape (n,), not to be changed."""
+        found = self._own_column(place)
+        if len(self._information):
+            found = found + self._sensitivity @ (self._effect_covariance @ self._sensitivity[place])
         return found
 
     def times(self, places: Longs, weights: Floats) -> Floats:
@@ -109,7 +144,8 @@ class Belief:
             Place among the nodes looked at.
         noise : float
         """
-        column = self._own_times(np.array([place]), np.ones((1, 1)))[:, 0]
+        column = self._own_column(place)
+        self._latest = None
         total = float(column[place]) + noise
         if len(self._information):
             own = self._sensitivity[place].copy()
@@ -119,8 +155,8 @@ class Belief:
         if self._count == self._room:
             self._settle()
             return
-        column /= np.sqrt(abs(total))
-        self._keep(column, np.sign(total))
+        column = column / np.sqrt(abs(total))
+        self._keep(column, float(np.sign(total)))
         self._own -= np.sign(total) * column**2
         np.maximum(self._own, 0.0, out=self._own)
         self._set_variances()
@@ -137,6 +173,7 @@ class Belief:
     def _settle(self) -> None:
         """Hand the measurements to the engine, as sites."""
         nodes, precision = zip(*self._pending, strict=True)
+        self._base = None if self._base is None else {}
         del self._columns  # before the engine takes memory for factors
         self.predictive = self.predictive.with_sites(np.array(nodes), np.array(precision))
         self._restart()

@@ -118,13 +118,12 @@ class AverageVariance(Criterion):
         place, noise = int(self.candidates[chosen]), float(self.noise[chosen])
         if not np.isfinite(noise):
             return
-        column = self.belief.times(np.array([place]), np.ones((1, 1)))
-        total = float(column[place, 0]) + noise
-        column /= np.sqrt(abs(total))
-        own = column[self.targets]
-        spread = self.belief.times(self.targets, own)[self.candidates, 0]
-        at = column[self.candidates, 0]
-        self._squares += at * (at * float(own[:, 0] @ own[:, 0]) - 2.0 * np.sign(total) * spread)
+        column = self.belief.column(place)
+        total = float(column[place]) + noise
+        column = column / np.sqrt(abs(total))
+        own, at = column[self.targets], column[self.candidates]
+        spread = self.belief.times(self.targets, own[:, None])[self.candidates, 0]
+        self._squares += at * (at * float(own @ own) - 2.0 * np.sign(total) * spread)
         np.maximum(self._squares, 0.0, out=self._squares)
         super().measure(chosen)
 

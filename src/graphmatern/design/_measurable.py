@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["HasMeasurable", "Measurable", "Version", "of_bound_kernel", "of_posterior", "of_prior"]
+__all__ = ["HasMeasurable", "Measurable", "Version", "of_bound_kernel", "of_posterior", "of_prior", "versions_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +55,11 @@ class Version:
     precision: Floats
     posterior: Posterior | None = None
     part: int = 0
+
+    @property
+    def latent(self) -> int:
+        """Which latent process it is."""
+        return 0 if self.posterior is None else self.posterior.parts[self.part].latent
 
     def belief(self, nodes: Longs) -> Belief:
         """What is known of the process at some nodes, each once."""
@@ -149,24 +154,36 @@ def of_posterior(
     unit : float
         Unit of the process in those of its measurements.
     """
-    weights, every = np.ones(1), [posterior]
-    if isinstance(posterior, Mixture):
-        weights, every = posterior.weights, posterior.components  # type: ignore[assignment]
-    versions = []
-    for weight, one in zip(weights, every, strict=True):
-        for k, part in enumerate(one.parts):  # type: ignore[union-attr]
-            versions.append(
-                Version(
-                    float(weight) * part.group.n_replicates / one.n_replicates,
-                    part.predictive,
-                    _noise(one, graph.n_nodes, part.group.columns, offset),  # type: ignore[arg-type]
-                    part.group.nodes,
-                    part.precision,
-                    one,  # type: ignore[arg-type]
-                    k,
-                )
-            )
+    if not isinstance(posterior, Mixture):
+        return Measurable(graph, _numeric_versions(graph, posterior, offset), unit)
+    versions = [
+        replace(one, weight=float(weight) * one.weight)
+        for weight, component in zip(posterior.weights, posterior.components, strict=True)
+        for one in _numeric_versions(graph, component, offset)
+    ]
     return Measurable(graph, versions, unit)
+
+
+def _numeric_versions(graph: Graph, posterior: Posterior, offset: Floats | float) -> list[Version]:
+    """The process in each group of replicates, with noise."""
+    pairs = zip(versions_of(posterior), posterior.parts, strict=True)
+    return [replace(one, noise=_noise(posterior, graph.n_nodes, part.group.columns, offset)) for one, part in pairs]
+
+
+def versions_of(posterior: Posterior) -> list[Version]:
+    """Every part of a posterior: groups of replicates, weighted by their size, or latent processes; without noise."""
+    return [
+        Version(
+            part.group.n_replicates / posterior.n_replicates,
+            part.predictive,
+            None,
+            part.group.nodes,
+            part.precision,
+            posterior,
+            k,
+        )
+        for k, part in enumerate(posterior.parts)
+    ]
 
 
 def _noise(posterior: Posterior, n_nodes: int, replicates: Longs, offset: Floats | float) -> Floats:

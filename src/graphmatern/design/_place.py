@@ -209,8 +209,8 @@ def remove_sensors(
     observed = measurable.observed
     there = observed if sensors is None else read_nodes(graph, sensors, "sensors", faults)
     aims = np.arange(graph.n_nodes) if targets is None else read_nodes(graph, targets, "targets", faults)
-    strange = graph.nodes[np.setdiff1d(there, observed)] if len(observed) else []
-    if len(strange):
+    strange = graph.nodes[np.setdiff1d(there, observed)]
+    if len(observed) and len(strange):
         rule = "must be nodes with data, where the model has data"
         faults.add("sensors", rule, abbreviate(strange), "Leave them out.")
     if len(observed) and noise is not None:
@@ -313,6 +313,6 @@ class _Search:
         found[columns[0]] = [self.in_units(row[1], criterion) for row in rows]
         found.insert(0, "node", graph.nodes[looked_at[self._candidates[[row[0] for row in rows]]]])
         found.insert(1, "order", np.arange(1, len(rows) + 1))
-        before = dict(zip(("mean_std", "max_std"), self._before, strict=True))
-        found.attrs = {"criterion": criterion, "error": self.error, **before}
+        mean_std, max_std = self._before
+        found.attrs = {"criterion": criterion, "error": self.error, "mean_std": mean_std, "max_std": max_std}
         return found

@@ -57,6 +57,13 @@ class SeenDirections:
         """Φ W^½ at some nodes; shape (n_nodes, n_eigenpairs)."""
         return np.asarray(self._basis[nodes] * self.scale)
 
+    def times(self, nodes: Longs, z: Floats) -> Floats:
+        """Φ W^½ z at some nodes; shape (n_nodes, k)."""
+        coefficients = self.scale[:, None] * z
+        if 4 * len(nodes) > len(self._basis):  # rather than to copy most of the basis
+            return np.asarray((self._basis @ coefficients)[nodes])
+        return np.asarray(self._basis[nodes] @ coefficients)
+
     def with_nodes(self, nodes: Longs) -> SeenDirections:
         """What data at further nodes can see as well."""
         return SeenDirections(self._basis, self._weights, np.concatenate([self._observed, nodes]))
@@ -122,10 +129,10 @@ class SpectralPredictive(Predictive):
         z = self._seen.scaled(others).T @ weights
         directions = self._seen.directions
         if directions is None:
-            return np.asarray(self._seen.scaled(nodes) @ la.cho_solve((self._factor, True), z, check_finite=False))
+            return self._seen.times(nodes, la.cho_solve((self._factor, True), z, check_finite=False))
         u = directions.T @ z
         changed = la.cho_solve((self._factor, True), u, check_finite=False) - u
-        return np.asarray(self._seen.scaled(nodes) @ (z + directions @ changed))
+        return self._seen.times(nodes, z + directions @ changed)
 
     def with_sites(self, nodes: Longs, precision: Floats) -> SpectralPredictive:
         """The same process under further sites; see `Predictive.with_sites`."""
