@@ -41,8 +41,8 @@ def plot_placement(
         The graph; see `plot_graph` for where its nodes are drawn.
     table : DataFrame
         What `place_sensors`, `remove_sensors` or ``classifier.suggest`` returned.
-    axes : sequence of two Axes, optional
-        Where to draw; a new figure by default.
+    axes : Axes or sequence of two Axes, optional
+        Where to draw; a new figure by default. A single one gets the map alone.
     values : array_like or Series, shape (n_nodes,), optional
         Colours of the map, such as the standard deviations before; grey by default.
     label : str
@@ -52,7 +52,7 @@ def plot_placement(
 
     Returns
     -------
-    ndarray of two Axes
+    ndarray of Axes
         The map, and the curve: standard deviations that remain, on average and at most, or scores of suggestions.
 
     Examples
@@ -72,10 +72,11 @@ def plot_placement(
         raise faults.raise_now("table", rule, f"columns {list(table.columns)}", "Pass what `place_sensors` returned.")
     if axes is None:
         _, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", width_ratios=(1.25, 1))
-    on_map, beside = np.asarray(axes).ravel()[:2]
-    _draw_chosen(on_map, graph, table, values, label, existing)
-    _draw_curve(beside, table)
-    return np.array([on_map, beside])
+    drawn = np.atleast_1d(axes).ravel()[:2]
+    _draw_chosen(drawn[0], graph, table, values, label, existing)
+    if len(drawn) > 1:
+        _draw_curve(drawn[1], table)
+    return np.asarray(drawn)
 
 
 def _draw_chosen(
