@@ -224,7 +224,8 @@ def cora(seeds: int = 10) -> list[str]:
         (
             f"Largest component, {graph.n_nodes:,} papers, 7 topics, robust-max, plain Laplacian, 500 eigenpairs. "
             "Two papers of each topic to begin with, then batches of 14; parameters learned at 14 and at 70 labels. "
-            f"Accuracy at all papers without a label, mean over {seeds} seeds (standard error of the difference to random)."
+            f"Accuracy at all papers without a label, mean over {seeds} seeds (in brackets, the standard error of the "
+            "difference to random)."
         ),
         "",
         f"| labels | {' | '.join(strategies)} |",
