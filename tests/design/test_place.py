@@ -255,6 +255,25 @@ def test_squares_of_columns_with_coefficients(fitted: Any) -> None:
     np.testing.assert_allclose(squared_columns(belief, every, every, few=0)[0], exact, rtol=1e-8)
 
 
+def test_estimated_variances_are_put_right() -> None:
+    """An engine that errs by 3 % in all variances, but not in columns."""
+    measurable = of_prior(CITY, KERNEL, noise=0.2, engine="markov")
+    predictive: Any = measurable.versions[0].predictive
+    predictive._variance = predictive._variance * np.random.default_rng(0).uniform(0.97, 1.03, N)
+
+    class Estimated:
+        def measurable(self) -> Any:
+            return measurable
+
+    table = gm.place_sensors(Estimated(), 8)
+    chosen, expected = CITY.locate(table["node"]).tolist(), []
+    for k, node in enumerate(chosen):
+        expected.append(dense_gains(PRIOR, "entropy", chosen[:k], [node], np.arange(N), np.full(N, 0.2))[0])
+    np.testing.assert_allclose(table["gain"], expected, rtol=1e-5)
+    exact = gm.place_sensors(KERNEL.on(CITY), 8, noise=0.2)
+    assert table["gain"].sum() > 0.995 * exact["gain"].sum()
+
+
 @pytest.mark.parametrize("criterion", ["entropy", "variance"])
 @pytest.mark.parametrize("engine", ["spectral", "markov"])
 def test_sensors_that_could_go(fitted: Any, engine: str, criterion: Any) -> None:
@@ -375,6 +394,8 @@ def test_what_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
         gm.place_sensors(gm.GraphGPRegressor(CITY), 2)
     with pytest.raises(InputError, match="must be given where there is nothing to take it from"):
         gm.place_sensors(gm.GraphGPRegressor(CITY, KERNEL), 2)
+    with pytest.raises(InputError, match="must have a smoothness before any data"):
+        gm.place_sensors(gm.GraphGPRegressor(CITY, gm.Matern(None, 2.0), noise=0.1), 2)
     monkeypatch.setattr(further_sites, "_MOST", 100)
     model = gm.GraphGPRegressor(CITY, gm.Matern(1, 2.0), noise=0.1, engine="moments")
     with pytest.raises(ResourceError, match="engine='markov'"):

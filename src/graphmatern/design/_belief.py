@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Belief"]
 
 _COLUMN_BYTES = 2**29  # of columns beside a covariance
+_AGREES = 1e-6  # relative difference of variances that may be rounding
 
 
 class Belief:
@@ -119,6 +120,18 @@ class Belief:
         if len(self._information):
             found = found + self._sensitivity @ (self._effect_covariance @ self._sensitivity[place])
         return found
+
+    def verify(self, place: int, noise: float) -> bool:
+        """Whether the variance of a node agrees with its column, which `measure` uses next; if not, it is corrected.
+
+        Some engines estimate the variances of many nodes, but never a column.
+        """
+        away = float(self.column(place)[place] - self.variances[place])
+        if abs(away) <= _AGREES * abs(self.variances[place] + noise):
+            return True
+        self._own[place] += away
+        self._set_variances()
+        return False
 
     def times(self, places: Longs, weights: Floats) -> Floats:
         """Covariances of η between all nodes looked at and some of them, times weights; shape (n, k).

@@ -60,6 +60,12 @@ class Criterion(ABC):
         if np.isfinite(self.noise[chosen]):  # else there is nothing to be taken away
             self.belief.measure(int(self.candidates[chosen]), float(self.noise[chosen]))
 
+    def verify(self, chosen: int) -> bool:
+        """Whether the gain of a candidate is more than an estimate; if not, it is one no longer."""
+        if not np.isfinite(self.noise[chosen]):
+            return True
+        return self.belief.verify(int(self.candidates[chosen]), float(self.noise[chosen]))
+
     #: Largest relative error of the gains that is not rounding.
     error = 0.0
 

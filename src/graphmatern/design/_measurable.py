@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
+from graphmatern._validation import FaultList
 from graphmatern.design._belief import Belief
+from graphmatern.errors import KernelError
 from graphmatern.inference import ENGINES, Mixture, Observations, Problem, Search, choose_engine
 from graphmatern.likelihoods import Gaussian
 
@@ -126,6 +128,11 @@ def of_prior(
     **options
         Of the `Problem`, such as ``normalized``.
     """
+    if getattr(kernel, "chooses_nu", False):
+        faults = FaultList("there is no process yet", KernelError)
+        raise faults.raise_now(
+            "kernel", "must have a smoothness before any data", repr(kernel), "Say nu=2, or fit first."
+        )
     # One site of precision 0, which says nothing.
     nothing = Observations(np.zeros(1, dtype=np.int64), np.zeros((1, 1)), np.zeros((graph.n_nodes, 0)))
     problem = Problem(graph, kernel, Gaussian(), nothing, search=Search(None), **options)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["place_sensors", "remove_sensors"]
 
+_TRIES = 20  # candidates whose estimated gains are put right before one is chosen
 _ERROR = 1e-6  # of gains by difference quotients, relative, beyond which they are warned of
 
 
@@ -46,8 +47,9 @@ def place_sensors(
 ) -> pd.DataFrame:
     """Choose nodes to measure at, one after the other, each the best given those before it.
 
-    Gains are exact, up to rounding, wherever the engine's variances are. Each choice takes one or two solves, after
-    which all candidates are compared; nothing is looked at twice.
+    Gains are exact, up to rounding. Each choice takes one or two solves, after which all candidates are compared;
+    nothing need be looked at twice. Where an engine estimates the variances of many nodes (moments, beyond 4,000),
+    candidates are put right as they come to the top, so that the gains reported are exact there as well.
 
     Parameters
     ----------
@@ -142,8 +144,7 @@ def place_sensors(
         open_ = ~chosen & (prices <= left)
         if not open_.any():
             break
-        gains = search.gains()
-        best = int(np.argmax(np.where(open_, gains / prices, -np.inf)))
+        best, gains = search.best(open_, prices)
         search.measure(best)
         chosen[best], left = True, left - prices[best]
         rows.append((best, float(gains[best]), float(prices[best]), *search.spread()))
@@ -237,11 +238,10 @@ def remove_sensors(
     search = _Search(measurable, beliefs, criterion, places, aims, away)
     rows, gone = [], np.zeros(len(places), dtype=bool)
     for _ in tqdm(range(n), desc="removing sensors", unit="sensor", disable=hidden(), leave=False):
-        losses = -search.gains()
-        least = int(np.argmin(np.where(gone, np.inf, losses)))
+        least, gains = search.best(~gone, np.ones(len(places)))
         search.measure(least)
         gone[least] = True
-        rows.append((least, float(losses[least]), *search.spread()))
+        rows.append((least, -float(gains[least]), *search.spread()))
     return search.table(rows, ["loss", "mean_std", "max_std"], criterion)
 
 
@@ -289,6 +289,19 @@ class _Search:
     def gains(self) -> Floats:
         """Of all candidates, averaged over the versions; shape (n_candidates,)."""
         return np.asarray(sum(w * one.gains() for w, one in zip(self._weights, self._parts, strict=True)))
+
+    def best(self, allowed: NDArray[np.bool_], prices: Floats) -> tuple[int, Floats]:
+        """The allowed candidate with the largest gain per cost, and gains of all; shape (n_candidates,).
+
+        Gains that are estimates are put right when they come to the top, until one of them stays there.
+        """
+        for _ in range(_TRIES):
+            gains = self.gains()
+            found = int(np.argmax(np.where(allowed, gains / prices, -np.inf)))
+            right = [one.verify(found) for one in self._parts]
+            if all(right):
+                break
+        return found, gains
 
     def measure(self, chosen: int) -> None:
         """Measure at a candidate."""
