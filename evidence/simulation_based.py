@@ -105,7 +105,7 @@ def table(rows: list[Row]) -> str:
         f"Parameters drawn from {', '.join(f'{name}: {prior!r}' for name, prior in PRIORS.items())}",
         "(ν is 1, 2 or 3 on the Markov engine), values in their own units (`normalize_y=False`), n observations on a",
         f"road-like graph of {CITY.n_nodes} nodes. The share of the posterior below the true value is uniform if all",
-        f"is well: its mean is 0.5 and a tenth lies in each tail; p-values of χ² with {BINS} bins and of Kolmogorov and",
+        f"is well: its mean is 0.5, a tenth lies in each tail; p-values of χ² with {BINS} bins and of Kolmogorov and",
         "Smirnov. Effective: as many independent draws know as much about the parameters as ours, median.",
         f"Made by `python evidence/simulation_based.py` on {dt.date.today().isoformat()}, seed {SEED}.",
         "",

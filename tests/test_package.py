@@ -27,6 +27,7 @@ LAYERS = [
     {"kernels", "likelihoods"},
     {"inference"},
     {"plotting"},
+    {"design"},
     {"estimators"},
     {"interop", "reproduce"},
     {"cli"},

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from graphmatern import likelihoods as likelihoods
     from graphmatern import metrics as metrics
     from graphmatern import plotting as plotting
+    from graphmatern.design import place_sensors as place_sensors
+    from graphmatern.design import remove_sensors as remove_sensors
     from graphmatern.estimators import GraphFieldRegressor as GraphFieldRegressor
     from graphmatern.estimators import GraphGPClassifier as GraphGPClassifier
     from graphmatern.estimators import GraphGPRegressor as GraphGPRegressor
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 _SUBMODULES = ("datasets", "errors", "graph", "io", "interop", "kernels", "likelihoods", "metrics", "plotting")
 _EXPORTS = {
+    "design": ("place_sensors", "remove_sensors"),
     "estimators": ("GraphFieldRegressor", "GraphGPClassifier", "GraphGPRegressor", "load"),
     "graph": ("Graph", "Spectrum", "make_city", "make_roads"),
     "inference": ("Beta", "Gamma", "HalfNormal", "LogNormal", "PCPrior"),

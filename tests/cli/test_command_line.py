@@ -501,3 +501,78 @@ def test_the_session_of_the_guide_is_what_happens() -> None:
     varying = r"\d+ evaluations?, largest\s+derivative \S+|(below )?[\d.]+ (s|min)\s{2,}|- an engine above needs .*"
     shown, played = (re.sub(varying, "", text) for text in (session.SESSION.read_text(), session.play(DATA)))
     assert agrees(shown, played)
+
+
+# ---------------------------------------------------------------------- where to measure next
+@pytest.fixture
+def fitted(city: Path) -> Path:
+    assert (
+        run("fit", city / "roads.csv", city / "speeds.csv", "--value", "speed", "--out", city / "m.gm").exit_code == 0
+    )
+    return city
+
+
+def test_place_equals_the_library(fitted: Path) -> None:
+    model = gm.load(fitted / "m.gm")
+    result = run("place", fitted / "m.gm", "-n", 4, "--out", fitted / "s.csv", "--plot", fitted / "s.png")
+    assert result.exit_code == 0, result.output
+    assert "average standard deviation" in result.output
+    assert (fitted / "s.png").stat().st_size > 1000
+    expected = gm.place_sensors(model, 4)
+    found = pd.read_csv(fitted / "s.csv")
+    assert list(found.columns) == list(expected.columns)
+    assert found["node"].tolist() == expected["node"].tolist()
+    np.testing.assert_allclose(found["gain"], expected["gain"])
+    nodes = model.graph.nodes
+    free = [name for name in nodes.tolist() if name not in set(model.loo()["node"])]
+    costs = pd.DataFrame({"place": free[:12], "euros": [5.0, 1.0, 2.0] * 4})
+    costs.to_csv(fitted / "costs.csv", index=False)
+    pd.DataFrame({"node": free[12:13]}).to_csv(fitted / "there.csv", index=False)
+    options = ["--costs", fitted / "costs.csv", "--budget", 7, "--existing", fitted / "there.csv", "--json"]
+    result = run("place", fitted / "m.gm", "--criterion", "mutual-information", *options)
+    assert result.exit_code == 0, result.output
+    expected = gm.place_sensors(
+        model, criterion="mutual_information", candidates=free[:12], costs=costs.set_index("place")["euros"], budget=7,
+        existing=free[12:13],
+    )  # fmt: skip
+    rows = json.loads(result.output)["sensors"]
+    assert [row["node"] for row in rows] == expected["node"].tolist()
+    assert sum(row["cost"] for row in rows) <= 7
+
+
+def test_place_of_a_classifier(city: Path) -> None:
+    table = pd.read_csv(city / "speeds.csv")
+    table["kind"] = np.where(table["speed"] > 50, "fast", "slow")
+    table[["node", "kind"]].to_csv(city / "kinds.csv", index=False)
+    assert run("fit", city / "roads.csv", city / "kinds.csv", "--out", city / "k.gm").exit_code == 0
+    result = run("place", city / "k.gm", "-n", 3, "--criterion", "bald", "--out", city / "labels.geojson")
+    assert result.exit_code == 3  # no positions
+    result = run("place", city / "k.gm", "-n", 3, "--criterion", "bald", "--out", city / "labels.csv")
+    assert result.exit_code == 0, result.output
+    assert (
+        pd.read_csv(city / "labels.csv")["node"].tolist() == gm.load(city / "k.gm").suggest(3, "bald")["node"].tolist()
+    )
+    assert run("place", city / "k.gm", "-n", 3, "--budget", 5).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "say how many"),
+        (["-n", 1000], 3, "at most the number of candidates"),
+        (["-n", 2, "--criterion", "entropie"], 2, "must be 'entropy'"),
+        (["-n", 2, "--candidates", "strange.csv"], 3, "must hold names of nodes"),
+        (["-n", 2, "--candidates", "numbers.csv"], 3, "must have a column of node names"),
+        (["-n", 2, "--costs", "negative.csv"], 3, "must be above 0"),
+        (["-n", 2, "--budget", 0.5], 3, "cheapest candidate"),
+        (["-n", 2, "--out", "s.doc"], 2, "must end in"),
+    ],
+)
+def test_impossible_places(fitted: Path, arguments: list[Any], code: int, words: str) -> None:
+    (fitted / "strange.csv").write_text("node\n1\nnowhere\n")
+    (fitted / "numbers.csv").write_text("a,b\nx,y\nz,w\n")
+    (fitted / "negative.csv").write_text("node,cost\n1,2.0\n3,-1.0\n")
+    paths = [fitted / one if isinstance(one, str) and one.endswith((".csv", ".doc")) else one for one in arguments]
+    result = run("place", fitted / "m.gm", *paths)
+    assert result.exit_code == code, result.output
+    assert words in result.output

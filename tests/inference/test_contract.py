@@ -165,6 +165,31 @@ def test_at_all_nodes(contender: Contender, graph: str, layout: str) -> None:
 
 @engines
 @pytest.mark.parametrize("layout", ["few", "more than nodes"])
+def test_under_further_sites(contender: Contender, layout: str) -> None:
+    """Products with covariances, and measurements that are added and taken away again."""
+    case = make_case(contender, "normalised pieces with masses", layout)
+    more, others, rng = np.array([5, 0, 5, 11]), np.array([3, 7, 3]), np.random.default_rng(2)
+    noise = np.array([0.3, 1.2, 0.7, 0.1])
+    for k, group, precision in case.sites():
+        predictive, dense = case.engine.at(case.position).predictive(k, precision), case.dense(group, precision)
+        before, weights = dense.covariance(), rng.standard_normal((3, 2))
+        assert_close(predictive.covariance_times(case.every, others, weights), before[:, others] @ weights)
+        gain = np.linalg.solve(before[np.ix_(more, more)] + np.diag(noise), before[more])
+        after = before - before[:, more] @ gain
+        further = predictive.with_sites(more, 1.0 / noise)
+        assert_close(further.variances(case.every), np.diag(after))
+        assert_close(further.covariances(others), after[np.ix_(others, others)])
+        assert_close(further.covariance_times(more, others, weights), after[np.ix_(more, others)] @ weights)
+        old, new = rng.standard_normal((len(precision), 2)), rng.standard_normal((4, 2))
+        means = dense.means(old) + before[:, more] @ new
+        found = further.means(case.every, np.vstack([old, new]))
+        assert_close(found, means - gain.T @ means[more])
+        again = further.with_sites(more, -1.0 / noise)
+        assert_close(again.variances(case.every), np.diag(before), 1e-8)
+
+
+@engines
+@pytest.mark.parametrize("layout", ["few", "more than nodes"])
 def test_draws_have_the_moments_of_the_process(contender: Contender, layout: str) -> None:
     case = make_case(contender, "normalised pieces with masses", layout)
     n, rng = 5000, np.random.default_rng(7)

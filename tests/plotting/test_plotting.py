@@ -52,7 +52,8 @@ def test_every_picture_of_any_graph(name: str) -> None:
     values = np.arange(float(graph.n_nodes))
     values[0] = np.nan
     share = np.random.default_rng(0).dirichlet(np.ones(3), graph.n_nodes)
-    figure, axes = plt.subplots(3, 3)
+    figure, axes = plt.subplots(4, 3)
+    sensors = pd.DataFrame({"node": graph.nodes[:1], "order": [1], "mean_std": [0.6], "max_std": [1.0]})
     drawn = [
         plotting.plot_graph(graph, axes[0, 0]),
         plotting.plot_field(graph, values, axes[0, 1], label="speed", marked=graph.nodes[:1]),
@@ -61,8 +62,9 @@ def test_every_picture_of_any_graph(name: str) -> None:
         plotting.plot_spectrum(bound, axes[1, 1]),
         plotting.plot_range(bound, axes[1, 2]),
         *plotting.plot_classes(graph, share, ["a", "b", "c"], axes[2, :2], marked=graph.nodes[:1]),
+        *plotting.plot_placement(graph, sensors, axes[2:, 2], values=values, existing=graph.nodes[:1]),
     ]
-    assert drawn == list(axes.flat[:8])
+    assert drawn == [*axes.flat[:9], axes[3, 2]]
     figure.canvas.draw()
 
 
@@ -265,3 +267,22 @@ def test_pit_bars_are_counts() -> None:
     np.testing.assert_array_equal([bar.get_height() for bar in ax.containers[0]], [2, 0, 1, 1])
     with pytest.raises(TableError, match="shares"):
         plotting.plot_pit([0.5, 1.5])
+
+
+def test_chosen_nodes_are_numbered_and_the_curve_begins_before_them() -> None:
+    path = gm.Graph.from_edges([("a", "b"), ("b", "c")], positions=[[0, 0], [1, 0], [2, 1]])
+    table = gm.place_sensors(gm.Matern(1.5, 2.0).on(path), 2, noise=0.1)
+    on_map, beside = plotting.plot_placement(path, table)
+    positions = dict(zip("abc", [(0.0, 0.0), (1.0, 0.0), (2.0, 1.0)], strict=True))
+    numbers = {text.get_text(): tuple(text.xy) for text in on_map.texts}
+    assert numbers == {str(k + 1): positions[name] for k, name in enumerate(table["node"])}
+    np.testing.assert_allclose(curve(beside, 0), [[0, 1, 2], [table.attrs["mean_std"], *table["mean_std"]]])
+    np.testing.assert_allclose(curve(beside, 1), [[0, 1, 2], [table.attrs["max_std"], *table["max_std"]]])
+    gone = gm.remove_sensors(gm.Matern(1.5, 2.0).on(path), 1, sensors=["a", "b"], noise=0.1)
+    assert plotting.plot_placement(path, gone)[1].get_xlabel() == "sensors removed"
+    (alone,) = plotting.plot_placement(path, table, plt.subplots()[1])
+    assert len(alone.texts) == 2
+    labels = pd.DataFrame({"node": ["a", "b"], "order": [1, 2], "score": [0.7, 0.5]})
+    np.testing.assert_array_equal(curve(plotting.plot_placement(path, labels)[1], 0), [[1, 2], [0.7, 0.5]])
+    with pytest.raises(TableError, match="columns node and order"):
+        plotting.plot_placement(path, table[["gain"]])

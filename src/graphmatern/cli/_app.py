@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from graphmatern.cli._console import EXIT_CODES, Console, check_folder, reported
-from graphmatern.cli._help import FIT, INFO, PREDICT
+from graphmatern.cli._help import FIT, INFO, PLACE, PREDICT
 from graphmatern.cli._options import (
     Covariates,
     Debug,
@@ -294,6 +294,51 @@ def predict(
     from graphmatern.cli._predict import run_predict
 
     run_predict(model, out, plot, level, n_threads, Console(quiet=quiet, as_json=as_json))
+
+
+@app.command(help=PLACE)
+@reported
+def place(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that `graphmatern fit` wrote.")],
+    n: Annotated[
+        int | None,
+        typer.Option("-n", "--number", min=1, help="How many; as many as the budget allows by default."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Chosen nodes: .csv, .tsv, .parquet or .geojson; printed by default.", metavar="FILE"),
+    ] = None,
+    plot: Plot = None,
+    criterion: Annotated[
+        str,
+        typer.Option(
+            help="entropy, mutual_information or variance; of a classifier entropy, bald or variance.",
+            callback=underscored,
+        ),
+    ] = "entropy",
+    candidates: Annotated[
+        Path | None, typer.Option(help="Table of nodes to choose from; all without data by default.", metavar="FILE")
+    ] = None,
+    costs: Annotated[
+        Path | None, typer.Option(help="Table of nodes and costs: chosen by gain per cost.", metavar="FILE")
+    ] = None,
+    budget: Annotated[float | None, typer.Option(help="What all of them may cost together.")] = None,
+    existing: Annotated[
+        Path | None, typer.Option(help="Table of nodes that are going to be measured in any case.", metavar="FILE")
+    ] = None,
+    n_threads: Threads = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Choose where to measure next; see `PLACE`."""
+    del debug
+    if n is None and budget is None:
+        raise typer.BadParameter("say how many: -n 20, or what they may cost: --budget 100")
+    from graphmatern.cli._place import PlaceOptions, run_place
+
+    options = PlaceOptions(n, criterion, candidates, costs, budget, existing)
+    run_place(model, options, Console(quiet=quiet, as_json=as_json), out=out, plot=plot, n_threads=n_threads)
 
 
 def main() -> None:

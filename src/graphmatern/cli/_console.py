@@ -38,7 +38,20 @@ EXIT_CODES = (
 
 # Options whose values are right or wrong whatever the files hold; as the library calls them, too.
 _OPTIONS = {"engine", "holdout", "inference", "kernel", "laplacian", "lengthscale", "level", "likelihood"}
-_OPTIONS |= {"max_seconds", "mean", "n_eigenpairs", "nu", "output", "parallel", "plot", "recipe", "target", "task"}
+_OPTIONS |= {
+    "criterion",
+    "strategy",
+    "max_seconds",
+    "mean",
+    "n_eigenpairs",
+    "nu",
+    "output",
+    "parallel",
+    "plot",
+    "recipe",
+    "target",
+    "task",
+}
 _WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
 _Command = TypeVar("_Command", bound="Callable[..., None]")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EXAMPLES", "FIT", "INFO", "PREDICT"]
+__all__ = ["EXAMPLES", "FIT", "INFO", "PLACE", "PREDICT"]
 
 _ROADS = r"printf 'from,to,metres\na,b,100\nb,c,300\nc,d,200\n' > roads.csv"
 _SPEEDS = r"printf 'place,speed\na,52.0\nb,47.5\nd,31.0\n' > speeds.csv"
@@ -20,6 +20,12 @@ EXAMPLES = {
         _SPEEDS,
         "graphmatern fit roads.csv speeds.csv --out model.gm",
         "graphmatern predict model.gm --out predictions.csv",
+    ],
+    "place": [
+        _ROADS,
+        _SPEEDS,
+        "graphmatern fit roads.csv speeds.csv --out model.gm",
+        "graphmatern place model.gm -n 1 --out sensors.csv",
     ],
 }
 
@@ -46,4 +52,11 @@ PREDICT = _with_example(
     "Columns: mean, std, an interval of the process, one of a new observation, whether data reach the node (informed), "
     "and whether it has a value of its own (observed); of a classifier, the class and the probability of each.",
     "predict",
+)
+PLACE = _with_example(
+    "Choose where to measure next, from a model file.\n\n"
+    "Nodes are chosen one after the other, each the best given the model's data and those before it. Columns: node, "
+    "order, gain, cost, and the standard deviation that remains on average (mean_std) and at most (max_std); of a "
+    "classifier, the score and the label expected.",
+    "place",
 )

@@ -16,16 +16,30 @@ from graphmatern._validation import (
     check_choice,
     check_whole,
     note_choice,
+    note_flag,
     random_generator,
     warn,
 )
+from graphmatern.design import STRATEGIES, read_nodes, suggest_labels
 from graphmatern.errors import KernelError, TableError, UninformedWarning
 from graphmatern.estimators._base import GraphEstimator, reached_by
 from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
 from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
 from graphmatern.estimators._labels import LabelData, label_array, read_labels, stored_labels
 from graphmatern.estimators._options import check_options, device_of, documented, rules_of, search_of, uses_normalized
-from graphmatern.inference import ENGINES, Known, Observations, Optimum, Problem, eigenpairs_used, learn
+from graphmatern.inference import (
+    ENGINES,
+    Known,
+    Observations,
+    Optimum,
+    PriorsAndBounds,
+    Problem,
+    Search,
+    eigenpairs_used,
+    learn,
+    update_weights,
+    with_default_priors,
+)
 from graphmatern.likelihoods import Bernoulli, Categorical, MultinomialProbit, RobustMax, Softmax
 from graphmatern.metrics import accuracy, classification_report
 from graphmatern.plotting import plot_classes
@@ -554,6 +568,101 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
                 *self._fit_lines(),
             ]
         )
+
+    # ------------------------------------------------------------------ more labels
+    def suggest(
+        self,
+        n: int = 1,
+        strategy: Literal["entropy", "bald", "variance"] = "entropy",
+        batch: bool = True,
+        *,
+        candidates: Any = None,
+        random_state: int | None = 0,
+    ) -> pd.DataFrame:
+        """Suggest nodes to label next.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        strategy : {"entropy", "bald", "variance"}
+            Where the label is most uncertain; where it would tell most about the latent processes, which leaves out
+            labels that stay uncertain however much is known (Houlsby et al. 2011; no such labels under robust-max);
+            or where it would lower the average variance of the processes over all nodes most.
+        batch : bool
+            Whether the nodes are labelled together and should differ: each is chosen as if those before it had labels,
+            the most probable ones, or, under "bald", some drawn from the predictions. Else the n best by themselves.
+        candidates : sequence of hashable, optional
+            Names of nodes to choose from; by default all without a label.
+        random_state : int, optional
+            Seed of labels drawn.
+
+        Returns
+        -------
+        DataFrame
+            One row per node: node, order (from 1), score (in nats; of "variance" that decrease), given the nodes before
+            it, and the label expected now with its probability. Go on with `condition_on`.
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> city = gm.make_roads(300, seed=0)
+        >>> side = ["west" if x < city.positions[:, 0].mean() else "east" for x in city.positions[:, 0]]
+        >>> model = gm.GraphGPClassifier(city).fit(city.nodes[::30], side[::30])
+        >>> list(model.suggest(5)["order"])
+        [1, 2, 3, 4, 5]
+        """
+        self._require_fit()
+        faults = FaultList("nothing was suggested", TableError)
+        note_choice("strategy", strategy, STRATEGIES, faults)
+        note_flag("batch", batch, faults)
+        labelled = np.unique(self._data.nodes)
+        every = np.setdiff1d(np.arange(self.graph.n_nodes), labelled)
+        places = every if candidates is None else read_nodes(self.graph, candidates, "candidates", faults)
+        check_whole("n", n, faults, minimum=1, maximum=max(1, len(places)), remedy="At most all candidates.")
+        faults.raise_if_any()
+        seed = int(random_generator(random_state, TableError).integers(2**31))
+        found = suggest_labels(self.posterior_, self.graph.n_nodes, places, n, strategy, batch=batch, seed=seed)
+        share = self.posterior_.class_probabilities(found.nodes)
+        return pd.DataFrame(
+            {
+                "node": self.graph.nodes[found.nodes],
+                "order": np.arange(1, n + 1),
+                "score": found.scores,
+                "label": self.classes_[share.argmax(axis=1)],
+                "probability": share.max(axis=1),
+            }
+        )
+
+    def condition_on(self, nodes: Any, y: Any = None) -> Self:
+        """Return a model with more labels and the same parameters, without learning again.
+
+        Parameters
+        ----------
+        nodes : sequence of hashable, or Series
+            Names of labelled nodes; or the labels themselves, indexed by node name.
+        y : sequence of hashable, optional
+            Labels, of classes that the model knows.
+        """
+        self._require_fit()
+        had, more = self._data, read_labels(self.graph, nodes, y, self.classes_)
+        places, codes = np.concatenate([had.nodes, more.nodes]), np.concatenate([had.codes, more.codes])
+        joined, other = LabelData(places, codes, had.classes), type(self)(**self._fit_options)
+        kept = {
+            "kernel": self.kernel_,
+            "likelihood": self.likelihood_,
+            "normalized": self._fit.normalized,
+            "rules": PriorsAndBounds(),
+            "search": Search(None, progress=self.verbose),
+        }
+        problem = other._problem(joined, **kept)
+        if self._fit.integrated is not None:  # in the coordinates in which it was learned
+            problem = with_default_priors(replace(problem, rules=rules_of(other)))
+        fit = learn(problem, self.inference_)
+        if self._fit.integrated is not None:
+            integrated = update_weights(problem, self.inference_, self._fit.integrated, fit.likelihood)
+            fit = replace(fit, posterior=integrated.posterior, integrated=integrated)
+        return other._adopt(other._attributes(joined, fit, self.inference_reason_))
 
     # ------------------------------------------------------------------ model files
     def _state(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from graphmatern._validation import FaultList, check_positive, note_choice, note_flag
+from graphmatern.design import of_prior
 from graphmatern.errors import KernelError, TableError
 from graphmatern.estimators._base import normalisation, reached_by
 from graphmatern.estimators._covariates import read_covariates
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from graphmatern.design import Measurable
     from graphmatern.graph import Graph
     from graphmatern.inference import Fit, Prior
     from graphmatern.kernels import Kernel
@@ -399,6 +401,18 @@ class GraphGPRegressor(RegressionResults):
         return attributes | {"_effect_precision": problem.effect_precision}
 
     # ------------------------------------------------------------------ more data
+    def measurable(self) -> Measurable:
+        """The process as `place_sensors` sees it: given the data, or before any where the model is not fitted."""
+        if self.__sklearn_is_fitted__():
+            return super().measurable()
+        self._check_options()
+        if self.kernel is None:
+            faults = FaultList("there is no process yet", KernelError)
+            raise faults.raise_now("kernel", "must be given where the model is not fitted", "none", "Or fit it first.")
+        options = {name: getattr(self, name) for name in ("n_eigenpairs", "n_threads", "dtype", "max_seconds")}
+        own: dict[str, Any] = {"normalized": uses_normalized(self), "device": device_of(self), **options}
+        return of_prior(self.graph, self.kernel, noise=self.noise, engine=self.engine, **own)
+
     def condition_on(
         self,
         nodes: Any,

@@ -11,6 +11,7 @@ from scipy.special import ndtr
 from sklearn.base import RegressorMixin
 
 from graphmatern._validation import FaultList, as_numbers, check_flag, check_whole, random_generator
+from graphmatern.design import of_posterior
 from graphmatern.errors import KernelError, TableError
 from graphmatern.estimators._base import GraphEstimator
 from graphmatern.estimators._data import aligned, read_observations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
+    from graphmatern.design import Measurable
     from graphmatern.estimators._covariates import Covariates
     from graphmatern.estimators._data import TrainingData
     from graphmatern.inference import Mixture, Posterior
@@ -64,6 +66,11 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
             faults.add("exposure", f"must have shape {places.shape}", f"shape {numbers.shape}", "One per node.")
         faults.raise_if_any()
         return np.asarray(self._level + np.log(numbers))
+
+    def measurable(self) -> Measurable:
+        """The process as `place_sensors` sees it: given the data of the fit."""
+        self._require_fit()
+        return of_posterior(self.graph, self.posterior_, self._level, self.y_scale_)
 
     def _in_user_units(self, mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
         """Means and standard deviations, one column per replicate unless there is only one."""

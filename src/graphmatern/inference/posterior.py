@@ -133,7 +133,7 @@ class Posterior:
         """Covariances of the coefficients; shape (n_latents, n_effects, n_effects)."""
         return np.stack([one.covariance if one.count else np.zeros((0, 0)) for one in self.effects])
 
-    def _sensitivity(self, part: Part, nodes: Longs) -> Floats:
+    def sensitivity(self, part: Part, nodes: Longs) -> Floats:
         """How predictions change with the coefficients, h − M; shape (n_nodes, n_effects)."""
         return self._observations.node_design[nodes] - part.effect_means(nodes)
 
@@ -173,7 +173,7 @@ class Posterior:
         for part in self.parts:
             own = part.predictive.variances(nodes)
             if self._observations.n_effects:
-                d = self._sensitivity(part, nodes)
+                d = self.sensitivity(part, nodes)
                 own = own + np.einsum("ni,ij,nj->n", d, self.effects[part.latent].covariance, d)
             if self._levels is not None:
                 half = self._by_levels(part, nodes)
@@ -230,7 +230,7 @@ class Posterior:
         part = self._holding(row)
         found = part.predictive.covariances(nodes)
         if self._observations.n_effects:
-            d = self._sensitivity(part, nodes)
+            d = self.sensitivity(part, nodes)
             found = found + d @ self.effects[part.latent].covariance @ d.T
         if self._levels is not None:
             half = self._by_levels(part, nodes)
@@ -251,7 +251,7 @@ class Posterior:
         found = self.latent_mean(nodes)[row] + part.predictive.deviations(n_samples, nodes, rng)
         if self._observations.n_effects:
             root = np.linalg.cholesky(self.effects[part.latent].covariance)
-            found += rng.standard_normal((n_samples, len(root))) @ root.T @ self._sensitivity(part, nodes).T
+            found += rng.standard_normal((n_samples, len(root))) @ root.T @ self.sensitivity(part, nodes).T
         return np.asarray(found)
 
     def class_probabilities(self, nodes: Longs) -> Floats:
@@ -283,7 +283,7 @@ class Posterior:
             ends, between = part.predictive.variances, part.predictive.edge_covariances(sources, targets)
             own = (1 - t) ** 2 * ends(sources) + 2 * t * (1 - t) * between + t**2 * ends(targets)
             if self._observations.n_effects:
-                d = (1 - t)[:, None] * self._sensitivity(part, sources) + t[:, None] * self._sensitivity(part, targets)
+                d = (1 - t)[:, None] * self.sensitivity(part, sources) + t[:, None] * self.sensitivity(part, targets)
                 own = own + np.einsum("ni,ij,nj->n", d, self.effects[part.latent].covariance, d)
             variance[self._rows(part)] = np.maximum(own, 0.0)
         return mean, variance

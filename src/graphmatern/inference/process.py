@@ -168,6 +168,30 @@ class Predictive(ABC):
         """Standard errors of `variances` of the same nodes, where these are estimated; else 0; (n_nodes,)."""
         return np.zeros(len(nodes))
 
+    # ------------------------------------------------------------------ what follows, unless an engine knows better
+    def covariance_times(self, nodes: Longs, others: Longs, weights: Floats) -> Floats:
+        """Covariances of f between some nodes and others, times weights (n_others, k); shape (n_nodes, k)."""
+        found = np.empty((len(nodes), weights.shape[1]))
+        for start in range(0, len(nodes), 512):
+            part = nodes[start : start + 512]
+            both = self.covariances(np.concatenate([part, others]))
+            found[start : start + 512] = both[: len(part), len(part) :] @ weights
+        return found
+
+    def with_sites(self, nodes: Longs, precision: Floats) -> Predictive:
+        """The same process under further sites, whose potentials come after those of the others.
+
+        Parameters
+        ----------
+        nodes : ndarray of int64, shape (m,)
+            Positions of nodes.
+        precision : ndarray, shape (m,)
+            Precisions; negative ones take sites away.
+        """
+        from graphmatern.inference.further_sites import UnderFurtherSites
+
+        return UnderFurtherSites(self, nodes, precision)
+
     def unexplained(self, nodes: Longs) -> Floats:
         """Prior variance at some nodes that the sites cannot reach; 0 unless an engine approximates; (n_nodes,)."""
         return np.zeros(len(nodes))

@@ -40,12 +40,12 @@ def check_output(path: str | Path, graph: Graph | None = None) -> str:
 
 
 def write_node_table(table: pd.DataFrame, path: str | Path, graph: Graph) -> None:
-    """Write a table of all nodes; its format is chosen by the file's suffix.
+    """Write a table of nodes; its format is chosen by the file's suffix.
 
     Parameters
     ----------
     table : DataFrame
-        One row per node, in node order.
+        One row per node, indexed by node name.
     path : str or Path
         File ending in .csv, .tsv, .parquet or .geojson (a point per node; the graph must have positions).
     graph : Graph
@@ -61,14 +61,14 @@ def write_node_table(table: pd.DataFrame, path: str | Path, graph: Graph) -> Non
             named.to_parquet(temporary, index=False)
         elif suffix == ".geojson":
             with temporary.open("w", encoding="utf-8") as file:
-                _write_points(named, graph, file)
+                _write_points(named, index, graph, file)
         else:
             named.to_csv(temporary, index=False, sep="\t" if suffix == ".tsv" else ",", lineterminator="\n")
 
 
-def _write_points(table: pd.DataFrame, graph: Graph, file: Any) -> None:
+def _write_points(table: pd.DataFrame, names: pd.Index[Any], graph: Graph, file: Any) -> None:
     assert graph.positions is not None
-    places = graph.positions[:, :3].tolist()
+    places = graph.positions[graph.locate(names), :3].tolist()
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     file.write('{"type": "FeatureCollection", "features": [\n')
     for number, (place, row) in enumerate(zip(places, rows, strict=True)):

@@ -3,6 +3,7 @@
 from graphmatern.plotting._diagnostics import plot_calibration, plot_range, plot_spectrum
 from graphmatern.plotting._fields import plot_field, plot_graph, plot_kernel, plot_variance
 from graphmatern.plotting._parameters import plot_hyperparameters, plot_pit
+from graphmatern.plotting._placement import plot_placement
 from graphmatern.plotting._predictions import plot_classes, plot_prediction
 from graphmatern.plotting._series import plot_series
 
@@ -14,6 +15,7 @@ __all__ = [
     "plot_hyperparameters",
     "plot_kernel",
     "plot_pit",
+    "plot_placement",
     "plot_prediction",
     "plot_range",
     "plot_series",

@@ -180,6 +180,13 @@ class FeaturePredictive(Predictive):
         left = self._features.left_over(nodes)
         return np.asarray(features @ self._covariance @ features.T + left @ left.T)
 
+    def covariance_times(self, nodes: Longs, others: Longs, weights: Floats) -> Floats:
+        """Covariances of f between some nodes and others, times weights; shape (n_nodes, k)."""
+        n, both = len(nodes), np.concatenate([nodes, others])
+        features, left = self._at(both)[0], self._features.left_over(both)
+        own = features[:n] @ (self._covariance @ (features[n:].T @ weights))
+        return np.asarray(own + left[:n] @ (left[n:].T @ weights))
+
     def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
         """Draws of f minus its mean; shape (n_samples, n_nodes)."""
         features, _ = self._at(nodes)

@@ -109,6 +109,20 @@ class MarkovPredictive(Predictive):
         found = self._in_blocks(self._factor.solve, nodes, units, len(nodes))
         return 0.5 * (found + found.T)
 
+    def covariance_times(self, nodes: Longs, others: Longs, weights: Floats) -> Floats:
+        """Covariances of f between some nodes and others, times weights; shape (n_nodes, k)."""
+        n = self._precision.graph.n_nodes
+
+        def columns(part: slice) -> Floats:
+            return sum_by_node(others, weights[:, part], n)
+
+        return self._in_blocks(self._factor.solve, nodes, columns, weights.shape[1])
+
+    def with_sites(self, nodes: Longs, precision: Floats) -> MarkovPredictive:
+        """The same process under further sites, of the same pattern; see `Predictive.with_sites`."""
+        observed, eta = np.concatenate([self._observed, nodes]), np.concatenate([self._eta, precision])
+        return MarkovPredictive(self._precision, self._coefficients, observed, eta)
+
     def edge_covariances(self, sources: Longs, targets: Longs) -> Floats:
         """Covariances of f between the ends of edges, which the selected inverse has; shape (n_edges,)."""
         return np.asarray(self._selected[sources, targets]).ravel()

@@ -109,6 +109,12 @@ class MomentPredictive(Predictive):
             found += sign * (images @ images.T)
         return 0.5 * (found + found.T)
 
+    def covariance_times(self, nodes: Longs, others: Longs, weights: Floats) -> Floats:
+        """Covariances of f between some nodes and others, times weights; shape (n_nodes, k)."""
+        prior = self._prior.times(others, weights)
+        explained = self._spread(self._conditioned.inverse @ prior[self._conditioned.group.nodes])
+        return np.asarray(prior[nodes] - explained[nodes])
+
     def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
         """Draws of f minus its mean: of the prior, moved to draws at the observations; shape (n_samples, n_nodes)."""
         found = np.empty((n_samples, len(nodes)))
@@ -238,6 +244,12 @@ class KrylovPredictive(Predictive):
         solved = self._explained_by_data(with_data, self._exactly)
         found = columns[nodes] - self._conditioned.unwhiten(with_data).T @ solved
         return np.asarray(0.5 * (found + found.T))
+
+    def covariance_times(self, nodes: Longs, others: Longs, weights: Floats) -> Floats:
+        """Covariances of f between some nodes and others, times weights; shape (n_nodes, k)."""
+        prior = self._prior.times(others, weights)
+        solved = self._explained_by_data(prior[self._conditioned.nodes], self._exactly)
+        return np.asarray(prior[nodes] - self._spread(solved)[nodes])
 
     def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
         """Draws of f minus its mean: of the prior, less what noisy observations of it say; (n_samples, n_nodes)."""

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg as la
 
 from graphmatern.inference.moments.diagonal import Diagonal, estimate_diagonals
+from graphmatern.inference.observations import sum_by_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,6 +67,10 @@ class PriorField:
             images = known @ columns[:, start : start + _AT_ONCE]
             found += np.einsum("ij,ij->i", images, images)
         return found
+
+    def times(self, nodes: Longs, weights: Floats) -> Floats:
+        """K between all nodes and some, repeats allowed, times weights, by products alone; shape (n_nodes, k)."""
+        return self.operator.apply(self.coefficients, sum_by_node(nodes, weights, self.n_nodes))
 
     def columns(self, nodes: Longs) -> Floats:
         """Columns of K; shape (n_nodes, n)."""

@@ -43,7 +43,8 @@ class SeenDirections:
     """
 
     def __init__(self, basis: Floats, weights: Floats, observed: Longs) -> None:
-        self._basis, self.scale = basis, np.sqrt(weights)
+        self._basis, self._weights, self._observed = basis, weights, observed
+        self.scale = np.sqrt(weights)
         scaled = basis[observed] * self.scale
         self.directions: Floats | None = None
         self.root = scaled
@@ -55,6 +56,17 @@ class SeenDirections:
     def scaled(self, nodes: Longs) -> Floats:
         """Φ W^½ at some nodes; shape (n_nodes, n_eigenpairs)."""
         return np.asarray(self._basis[nodes] * self.scale)
+
+    def times(self, nodes: Longs, z: Floats) -> Floats:
+        """Φ W^½ z at some nodes; shape (n_nodes, k)."""
+        coefficients = self.scale[:, None] * z
+        if 4 * len(nodes) > len(self._basis):  # rather than to copy most of the basis
+            return np.asarray((self._basis @ coefficients)[nodes])
+        return np.asarray(self._basis[nodes] @ coefficients)
+
+    def with_nodes(self, nodes: Longs) -> SeenDirections:
+        """What data at further nodes can see as well."""
+        return SeenDirections(self._basis, self._weights, np.concatenate([self._observed, nodes]))
 
     def image(self, nodes: Longs) -> tuple[Floats, Floats | None]:
         """Φ W^½ at some nodes in the directions that are seen, (n_nodes, r), and the variance that is not, (n_nodes,).
@@ -83,7 +95,7 @@ class SpectralPredictive(Predictive):
     """
 
     def __init__(self, seen: SeenDirections, precision: Floats) -> None:
-        self._seen = seen
+        self._seen, self._precision = seen, precision
         self._factor = cholesky_or_raise(precision_of_features(seen.root, precision))
 
     def _half(self, image: Floats) -> Floats:
@@ -111,6 +123,20 @@ class SpectralPredictive(Predictive):
             return np.asarray(found)
         scaled = self._seen.scaled(nodes)
         return np.asarray(found + scaled @ scaled.T - image @ image.T)
+
+    def covariance_times(self, nodes: Longs, others: Longs, weights: Floats) -> Floats:
+        """Covariances of f between some nodes and others, times weights; shape (n_nodes, k)."""
+        z = self._seen.scaled(others).T @ weights
+        directions = self._seen.directions
+        if directions is None:
+            return self._seen.times(nodes, la.cho_solve((self._factor, True), z, check_finite=False))
+        u = directions.T @ z
+        changed = la.cho_solve((self._factor, True), u, check_finite=False) - u
+        return self._seen.times(nodes, z + directions @ changed)
+
+    def with_sites(self, nodes: Longs, precision: Floats) -> SpectralPredictive:
+        """The same process under further sites; see `Predictive.with_sites`."""
+        return SpectralPredictive(self._seen.with_nodes(nodes), np.concatenate([self._precision, precision]))
 
     def edge_covariances(self, sources: Longs, targets: Longs) -> Floats:
         """Covariances of f between the ends of edges; shape (n_edges,)."""
