@@ -57,13 +57,14 @@ def hyperparameter_draws(fit: Fit, graph: Graph, y_scale: float) -> tuple[dict[s
         path, _, word = label.rpartition(".")
         prefix = f"{path}." if path else ""
         here = mode[label]
-        if word in ("variance", "noise"):
+        of_time = label.startswith("time.")  # a factor without the unit of the values
+        if word in ("variance", "noise") and not of_time:
             name = prefix + ("sigma" if word == "variance" else "noise")
             named[name], named_mode[name] = y_scale * np.sqrt(numbers), y_scale * float(np.sqrt(here))
         else:
             unit = y_scale if word == "scale" else 1.0
             named[label], named_mode[label] = unit * numbers, unit * here
-        if word == "lengthscale" and graph.has_lengths and not fit.normalized and not label.startswith("time."):
+        if word == "lengthscale" and graph.has_lengths and not fit.normalized and not of_time:
             length = _PER_LENGTHSCALE * float(graph.edges["length"].mean())
             named[f"{prefix}range"], named_mode[f"{prefix}range"] = length * numbers, length * here
     return named, named_mode, weights

@@ -13,7 +13,7 @@ from sklearn.base import RegressorMixin
 from graphmatern._validation import FaultList, as_numbers, check_flag, check_whole, random_generator
 from graphmatern.errors import KernelError, TableError
 from graphmatern.estimators._base import GraphEstimator
-from graphmatern.estimators._data import aligned, read_observations
+from graphmatern.estimators._data import aligned, read_observations, read_thresholds
 from graphmatern.likelihoods import Counts, Numeric
 from graphmatern.metrics import crps_from_draws, half_width, r2, regression_report
 from graphmatern.plotting import plot_prediction
@@ -365,7 +365,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         """
         self._require_fit()
         places = self.graph.locate(nodes)
-        level = (self._thresholds(threshold, places.shape) - self.y_mean_) / self.y_scale_
+        level = (read_thresholds(threshold, places.shape) - self.y_mean_) / self.y_scale_
         offset = self._offset(places, exposure, "no probabilities")
         found = self.posterior_.exceedance(places, level, observation=observation, offset=offset)
         return pd.Series(found, index=self.graph.nodes[places], name="exceedance")
@@ -386,20 +386,10 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         random_state : int or Generator, optional
             Seed.
         """
-        level, hits, total = self._thresholds(threshold), 0, 0
+        level, hits, total = read_thresholds(threshold), 0, 0
         for block in self.iter_samples(n_samples, nodes, random_state):
             hits, total = hits + int((block > level).all(axis=1).sum()), total + len(block)
         return hits / total
-
-    @staticmethod
-    def _thresholds(given: Any, shape: tuple[int, ...] = ()) -> Floats:
-        faults = FaultList("no probabilities", TableError)
-        numbers = as_numbers(given, "threshold", faults)
-        if numbers.shape not in ((), shape):
-            rule = "must be a single number" + (f", or have shape {shape}" if shape else "")
-            faults.add("threshold", rule, f"shape {numbers.shape}", "One for all nodes, or one for each.")
-        faults.raise_if_any()
-        return numbers
 
     def plot(self, axes: Sequence[Axes] | None = None, *, label: str = "", **options: Any) -> NDArray[Any]:
         """Draw the predictions (of the first replicate) and, beside them, how sure they are.

@@ -60,6 +60,11 @@ class Normals:
         """Variances; shape (...)."""
         return self._average(self._variances + (self._means - self.mean) ** 2)
 
+    def with_noise(self, variances: Floats) -> Normals:
+        """The same plus independent noise, of one variance for each component; shape (n_components,)."""
+        shape = (-1,) + (1,) * (self._means.ndim - 1)
+        return Normals(self.weights, self._means, self._variances + variances.reshape(shape))
+
     @cached_property
     def _deviations(self) -> Floats:
         return np.sqrt(np.maximum(self._variances, _LEAST))

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from gpytorch.kernels import MaternKernel
 
-from graphmatern.errors import NumericalError
+from graphmatern._validation import FaultList
+from graphmatern.errors import KernelError, NumericalError
 from graphmatern.inference.field.markov_time import markov_order
 from graphmatern.inference.field.methods import choose_method
 from graphmatern.inference.field.objective import FieldObjective
-from graphmatern.inference.field.posterior import FieldPosterior
+from graphmatern.inference.field.posterior import FieldMixture
 from graphmatern.inference.field.time_kernel import TimeKernel
+from graphmatern.inference.field.time_priors import time_priors
+from graphmatern.inference.learning.integrate import (
+    Effort,
+    Searched,
+    integrate,
+    is_worth_it,
+    recompose,
+    reweigh,
+    variance_of,
+    weak_priors,
+)
 from graphmatern.inference.learning.learn import search_minimum
 from graphmatern.inference.learning.optimize import curvature
 from graphmatern.inference.learning.parameters import (
@@ -23,28 +37,32 @@ from graphmatern.inference.learning.parameters import (
     Coordinate,
     PriorsAndBounds,
     free_parameters,
+    move_parameters,
     with_priors,
 )
 from graphmatern.inference.learning.problem import Fit, Search
+from graphmatern.inference.process import Family
 from graphmatern.inference.spectral.engine import eigenpairs_used, typical_starts
 from graphmatern.kernels import Matern
 from graphmatern.likelihoods import Gaussian
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
     from graphmatern.inference.field.covariance import FieldGrid
     from graphmatern.inference.field.fill_in import IterativeOptions
+    from graphmatern.inference.field.time_kernel import FreeNumber
     from graphmatern.inference.learning.optimize import Optimum
+    from graphmatern.inference.learning.priors import Prior
     from graphmatern.inference.learning.problem import Known
     from graphmatern.kernels import BoundKernel, Kernel
 
     Floats = NDArray[np.float64]
 
-__all__ = ["COSTLY_CELLS", "FieldProblem", "densest_patch", "learn_field", "median_gap", "order_of"]
+__all__ = ["COSTLY_CELLS", "FieldProblem", "densest_patch", "learn_field", "median_gap", "order_of", "update_field"]
 
 COSTLY_CELLS = 200_000  # beyond which an evaluation takes seconds
 _START_NOISE = 0.1
@@ -87,6 +105,8 @@ class FieldProblem:
         What is known about the parameters of ``kernel`` and the noise. What ``time_kernel`` knows of its own counts.
     search : Search
         How to look for the best of them.
+    integrate : bool or "auto"
+        Whether to integrate over the parameters after the search; "auto" where that is worth it.
     """
 
     graph: Graph
@@ -101,6 +121,7 @@ class FieldProblem:
     noise: float | None = None
     rules: PriorsAndBounds = field(default_factory=PriorsAndBounds)
     search: Search = field(default_factory=Search)
+    integrate: bool | str = False
 
 
 def learn_field(problem: FieldProblem, known: Known | None = None, *, costly_cells: int = COSTLY_CELLS) -> Fit:
@@ -119,23 +140,76 @@ def learn_field(problem: FieldProblem, known: Known | None = None, *, costly_cel
     Returns
     -------
     Fit
-        Its ``posterior`` is a `FieldPosterior`, its ``engine`` the method.
+        Its ``posterior`` is a `FieldPosterior` or a `FieldMixture`, its ``engine`` the method.
     """
+    if known is None:
+        problem = replace(problem, integrate=_integrates(problem))
+    else:
+        problem = replace(problem, integrate=known.integrated is not None)
     model = _Model.of(problem, costly=problem.grid.y.size > costly_cells)
+    fit, searched = _learn(model, known)
+    if not problem.integrate or not model.coordinates:
+        return fit
+    mix = partial(FieldMixture, mode=fit.posterior)
+    if known is None or known.integrated is None:
+        integrated = integrate(Effort(problem.grid.n_observed), [searched], mix)
+    else:
+        components = known.integrated.components
+        makers = [partial(searched.objective.posterior, one.position) for one in components]
+        integrated = recompose(components, makers, mix, known.integrated)
+    return replace(fit, posterior=integrated.posterior, integrated=integrated)
+
+
+def update_field(problem: FieldProblem, known: Known) -> Fit:
+    """Condition on more data at the parameters of an earlier fit, weighing them anew where they were integrated over.
+
+    Parameters
+    ----------
+    problem : FieldProblem
+        With all data, and the kernels that were learned.
+    known : Known
+        Where the earlier fit ended.
+    """
+    problem = replace(problem, integrate=known.integrated is not None)
+    model = _Model.of(problem, costly=False)
+    fit, searched = _learn(model, known)
+    if known.integrated is None:
+        return fit
+    objectives = [(model, searched.objective)] * len(known.integrated.components)
+    integrated = reweigh(known.integrated, objectives, partial(FieldMixture, mode=fit.posterior))
+    return replace(fit, posterior=integrated.posterior, integrated=integrated)
+
+
+def _learn(model: _Model, known: Known | None) -> tuple[Fit, Searched]:
+    """The mode of the parameters, and the field there."""
+    problem = model.problem
     objective = model.objective(problem.grid, problem.method)
-    penalised = with_priors(objective, model.coordinates)
+    penalised = with_priors(objective, model.every)
     optimum = _search(model, objective) if known is None else known.optimum
-    system = objective.system_at(optimum.position)
-    # Later evaluations of the objective move its own kernels.
-    kernel, time = copy.deepcopy(model.bound.kernel), copy.deepcopy(model.time)
-    posterior = FieldPosterior(model.bound.spectrum, time, system, constant=problem.constant)
-    likelihood = Gaussian(float(np.exp(optimum.position[-1])))
-    coordinates = model.coordinates
-    return Fit(problem.method, "", problem.normalized, kernel, likelihood, posterior, optimum, coordinates, penalised)
+    posterior = objective.posterior(optimum.position)
+    kernel, likelihood = copy.deepcopy(model.bound.kernel), Gaussian(float(np.exp(optimum.position[-1])))
+    fit = Fit(problem.method, "", problem.normalized, kernel, likelihood, posterior, optimum, model.every, penalised)
+    return fit, Searched(model, objective, penalised, optimum)
+
+
+def _integrates(problem: FieldProblem) -> bool:
+    """Whether the parameters are integrated over: where that was asked for, and there are some to be learned."""
+    if problem.search.optimizer is None or problem.integrate is False:
+        return False
+    proper = time_priors(_time_kernel(problem), 1.0, 1.0) is not None
+    if problem.integrate == "auto":
+        count, n_nodes = problem.grid.n_observed, problem.graph.n_nodes
+        return proper and is_worth_it(count, n_nodes, problem.method)
+    if not proper:
+        rule = "must be False for kernels with parameters of which nothing is known"
+        faults = FaultList("nothing was fitted", KernelError)
+        remedy = "Register a prior for each of its parameters with the kernel, or give them bounds."
+        raise faults.raise_now("integrate", rule, f"True and {_time_kernel(problem).describe()}", remedy)
+    return True
 
 
 @dataclass(frozen=True, eq=False)
-class _Model:
+class _Model(Family):
     """The kernels, whose parameters the objectives on the whole grid and on parts of it move.
 
     Attributes
@@ -145,9 +219,11 @@ class _Model:
     bound, time : BoundKernel, TimeKernel
         Kernels on the graph and on time.
     coordinates : list of Coordinate
-        What is learned: graph, time, noise.
-    start : ndarray, shape (n_coordinates,)
-        The kernels' own values.
+        What is learned of the kernels: on the graph, then on time.
+    noise : Coordinate
+        What is learned last.
+    start : ndarray, shape (n_coordinates + 1,)
+        The kernels' own values, and the noise.
     n_graph : int
         How many coordinates belong to the kernel on the graph.
     costly : bool
@@ -158,9 +234,28 @@ class _Model:
     bound: BoundKernel
     time: TimeKernel
     coordinates: list[Coordinate]
+    noise: Coordinate
     start: Floats
     n_graph: int
     costly: bool
+
+    @property
+    def every(self) -> list[Coordinate]:
+        """All that is learned: graph, time, noise."""
+        return [*self.coordinates, self.noise]
+
+    @property
+    def matrix_size(self) -> int:
+        """Rows of the largest dense matrix that is factorised often."""
+        grid = self.problem.grid
+        return grid.n_observed if self.problem.method == "dense" else max(grid.shape)
+
+    def kernel(self, position: Floats) -> Kernel:
+        """Return the kernel on the graph at some coordinates, a copy."""
+        kernel = copy.deepcopy(self.bound.kernel)
+        raw = [parameter for parameter in kernel.parameters() if parameter.requires_grad]
+        move_parameters(raw, position[: self.n_graph])
+        return kernel
 
     @classmethod
     def of(cls, problem: FieldProblem, *, costly: bool) -> _Model:
@@ -169,19 +264,48 @@ class _Model:
             kernel.set_params(nu=kernel.values()["nu"])  # from here on it has a value
         count = eigenpairs_used(problem.graph, problem.n_eigenpairs)
         bound = kernel.on(problem.graph, problem.normalized, count)
-        time = TimeKernel(_default_time_kernel(problem.grid) if problem.time_kernel is None else problem.time_kernel)
-        _, on_graph, own = free_parameters(kernel, problem.rules)
-        in_time = [Coordinate(label, *bounds) for label, bounds in zip(time.labels, time.bounds(), strict=True)]
-        coordinates = [*on_graph, *in_time, problem.rules.coordinate("noise")]
+        time, rules = _time_kernel(problem), problem.rules
+        of_time: list[Prior] | None = None
+        if problem.integrate:
+            spread = variance_of(problem.grid.y[problem.grid.observed], problem.constant)
+            priors = weak_priors(problem.graph, problem.normalized, rules, spread)
+            rules = PriorsAndBounds(rules.bounds, priors)
+            of_time = time_priors(time, median_gap(problem.grid.times), float(np.ptp(problem.grid.times)))
+        _, on_graph, own = free_parameters(kernel, rules)
+        in_time = _time_coordinates(time, of_time)
         log_noise = np.log(_START_NOISE if problem.noise is None else problem.noise)
         start = np.concatenate([own, time.position(), [log_noise]])
-        return cls(problem, bound, time, coordinates, start, len(own), costly)
+        noise = rules.coordinate("noise")
+        return cls(problem, bound, time, [*on_graph, *in_time], noise, start, len(own), costly)
 
     def objective(self, part: FieldGrid, method: str) -> FieldObjective:
         """The objective on a part of the grid."""
         problem = self.problem
         options = replace(problem.iterative, fit_tolerance=_FIT_TOLERANCE) if self.costly else problem.iterative
-        return FieldObjective(self.bound, self.time, part, constant=problem.constant, method=method, options=options)
+        return FieldObjective(
+            self.bound,
+            self.time,
+            part,
+            constant=problem.constant,
+            method=method,
+            options=options,
+            noise=self.noise,
+            time_priors=not problem.integrate,
+        )
+
+
+def _time_coordinates(time: TimeKernel, priors: Sequence[Prior] | None) -> list[Coordinate]:
+    """How an optimiser sees the parameters of a kernel on time."""
+    numbers = time.free_numbers()
+    every = [None] * len(numbers) if priors is None else priors
+
+    def values(number: FreeNumber) -> Callable[[Floats], Floats]:
+        return lambda x: number.value(torch.from_numpy(np.array(x, dtype=np.float64))).detach().numpy()
+
+    return [
+        Coordinate(one.label, *bounds, prior, values(one))
+        for one, bounds, prior in zip(numbers, time.bounds(), every, strict=True)
+    ]
 
 
 def _search(model: _Model, objective: FieldObjective) -> Optimum:
@@ -191,9 +315,9 @@ def _search(model: _Model, objective: FieldObjective) -> Optimum:
     if problem.search.optimizer is not None:
         start, per_cell = _begin(model, objective)
     optimum = search_minimum(
-        with_priors(objective, model.coordinates),
+        with_priors(objective, model.every),
         start,
-        model.coordinates,
+        model.every,
         problem.search,
         hessian=None if per_cell is None else grid.n_observed * per_cell,
         to_gain=_ENOUGH_NATS if model.costly else None,
@@ -250,8 +374,8 @@ def _most_likely(
     model: _Model, objective: FieldObjective, pairs: Iterable[tuple[Floats, Floats]]
 ) -> tuple[Floats, float]:
     """The best of some starts on the graph and in time, and its value; the first where numbers break down at all."""
-    low, high = np.array([(one.low, one.high) for one in model.coordinates]).T
-    penalised = with_priors(lambda theta: (objective.value(theta), np.zeros_like(theta)), model.coordinates)
+    low, high = np.array([(one.low, one.high) for one in model.every]).T
+    penalised = with_priors(lambda theta: (objective.value(theta), np.zeros_like(theta)), model.every)
     starts: list[Floats] = [np.clip(np.concatenate([*pair, model.start[-1:]]), low, high) for pair in pairs]
     values = []
     for start in starts:
@@ -271,10 +395,10 @@ def _learn_part(
     The curvature is made positive definite. Where numbers break down, the start is returned.
     """
     count = objective.grid.n_observed
-    penalised = with_priors(objective, model.coordinates)
+    penalised = with_priors(objective, model.every)
     guess = None if per_cell is None else count * per_cell
     try:
-        optimum = search_minimum(penalised, start, model.coordinates, model.problem.search, hessian=guess)
+        optimum = search_minimum(penalised, start, model.every, model.problem.search, hessian=guess)
         if not model.costly:
             return optimum.position, None
         values, vectors = np.linalg.eigh(curvature(penalised, optimum.position, 1e-3) / count)
@@ -282,6 +406,11 @@ def _learn_part(
         return start, None
     values = np.maximum(np.abs(values), 1e-4 * float(np.abs(values).max()))
     return optimum.position, (vectors * values) @ vectors.T
+
+
+def _time_kernel(problem: FieldProblem) -> TimeKernel:
+    """The caller's kernel on time, or the default one."""
+    return TimeKernel(_default_time_kernel(problem.grid) if problem.time_kernel is None else problem.time_kernel)
 
 
 def _default_time_kernel(grid: FieldGrid) -> MaternKernel:

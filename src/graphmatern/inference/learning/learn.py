@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from graphmatern import _progress
 from graphmatern._validation import warn
@@ -18,17 +17,20 @@ from graphmatern.inference.engines import ENGINES, choose_engine, predicted_cost
 from graphmatern.inference.inducing.stochastic import train
 from graphmatern.inference.learning.integrate import (
     Component,
+    Effort,
     Integrated,
     Searched,
     integrate,
     is_worth_it,
     recompose,
+    reweigh,
     with_default_priors,
 )
 from graphmatern.inference.learning.optimize import Optimum, find_minimum
 from graphmatern.inference.learning.parameters import with_priors
 from graphmatern.inference.learning.problem import Fit, Known, Problem, Search
 from graphmatern.inference.learning.rehearsal import rehearse
+from graphmatern.inference.mixture import Mixture
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.inference.sites.objective import SiteObjective
 from graphmatern.inference.threads import small_matrix_threads
@@ -104,7 +106,8 @@ def _integrates(problem: Problem, engine: str) -> bool:
     """Whether the parameters are integrated over: where that was asked for, and there are some to be learned."""
     if problem.in_batches or problem.search.optimizer is None:
         return False
-    return is_worth_it(problem, engine) if problem.integrate == "auto" else bool(problem.integrate)
+    worth = is_worth_it(problem.observations.count, problem.graph.n_nodes, engine)
+    return worth if problem.integrate == "auto" else bool(problem.integrate)
 
 
 def _is_cheap(problem: Problem, engine: str) -> bool:
@@ -150,10 +153,15 @@ def _learn(problem: Problem, name: str, reason: str, known: Known | None = None)
         else:
             # What rounding touches has no part in it, unless there is nothing else.
             sound = [one for _, one, _ in learned if one.engine.trusted(one.own)] or [chosen]
-            integrated = integrate(problem, sound, fit.likelihood)
+            integrated = integrate(Effort.of(problem, name), sound, _mix_with(fit.likelihood))
         return replace(fit, posterior=integrated.posterior, integrated=integrated)
 
     return fit, finish
+
+
+def _mix_with(likelihood: Likelihood) -> Callable[[Sequence[Any], Floats], Mixture]:
+    """What makes mixtures of posteriors."""
+    return partial(Mixture, likelihood=likelihood)
 
 
 def _objectives(problem: Problem, name: str, components: Sequence[Component]) -> list[tuple[Engine, Any]]:
@@ -176,11 +184,11 @@ def _restored(problem: Problem, name: str, integrated: Integrated, fit: Fit) -> 
     """The mixture of components that were stored."""
     pairs = zip(_objectives(problem, name, integrated.components), integrated.components, strict=True)
     makers = [partial(objective.posterior, one.position, one.sites) for (_, objective), one in pairs]
-    return recompose(integrated.components, makers, fit.likelihood, integrated)
+    return recompose(integrated.components, makers, _mix_with(fit.likelihood), integrated)
 
 
 def update_weights(problem: Problem, name: str, integrated: Integrated, likelihood: Likelihood) -> Integrated:
-    """The same parameters with more data: by Bayes' rule, weights grow with the evidence that is added.
+    """The same parameters with more data; see `reweigh`.
 
     Parameters
     ----------
@@ -193,34 +201,8 @@ def update_weights(problem: Problem, name: str, integrated: Integrated, likeliho
     likelihood : Likelihood
         At the mode.
     """
-    had = integrated.components
-    found, makers, draws = [], [], []
-    for (engine, objective), one in zip(_objectives(problem, name, had), had, strict=True):
-        try:
-            value = objective.value(one.position)
-        except NumericalError:
-            continue
-        sites = objective.sites()
-        found.append(replace(one, value=value, sites=sites, weight=float(np.log(one.weight)) + one.value - value))
-        makers.append(partial(objective.posterior, one.position, sites))
-        count = len(engine.coordinates)
-        table = engine.values_of(one.position[None, :count])
-        others = zip(objective.coordinates, one.position[count:], strict=True)
-        table |= {c.label: np.asarray(c.value(np.array([x]))) for c, x in others}
-        own: dict[str, float] = one.kernel.values()  # type: ignore[operator]
-        draws.append({label: table[label][0] if label in table else own[label] for label in integrated.draws})
-    logs = np.array([one.weight for one in found])
-    weights = np.exp(logs - logsumexp(logs))
-    components = [replace(one, weight=float(weight)) for one, weight in zip(found, weights, strict=True)]
-    joined = {label: np.array([row[label] for row in draws]) for label in integrated.draws}
-    added = replace(
-        integrated,
-        draws=joined,
-        weights=weights,
-        log_evidence=integrated.log_evidence + float(logsumexp(logs)),
-        effective=float(1.0 / np.sum(weights**2)),
-    )
-    return recompose(components, makers, likelihood, added)
+    objectives = _objectives(problem, name, integrated.components)
+    return reweigh(integrated, objectives, _mix_with(likelihood))
 
 
 def _objective(engine: Engine, problem: Problem, known: Known | None) -> Any:
