@@ -12,7 +12,7 @@ from graphmatern.errors import KernelError
 from graphmatern.estimators._base import normalisation, reached_by
 from graphmatern.estimators._field_data import FieldData, read_field
 from graphmatern.estimators._field_results import FieldResults
-from graphmatern.estimators._files import spectrum_from_state, spectrum_state
+from graphmatern.estimators._files import FIELD_ENGINES, spectrum_from_state, spectrum_state
 from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
 from graphmatern.estimators._options import check_options, documented, rules_of, search_of, uses_normalized
 from graphmatern.estimators._results import noise_of
@@ -237,7 +237,7 @@ class GraphFieldRegressor(FieldResults):
     def _check_options(self) -> None:
         faults = FaultList("nothing was fitted", KernelError)
         note_choice("time_unit", self.time_unit, TIME_UNITS, faults)
-        note_choice("engine", self.engine, ("auto", "kronecker", "dense", "state-space", "iterative"), faults)
+        note_choice("engine", self.engine, ("auto", *FIELD_ENGINES), faults)
         note_choice("mean", self.mean, ("constant", "zero"), faults)
         note_flag("normalize_y", self.normalize_y, faults)
         if self.noise is not None:
