@@ -215,6 +215,12 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
                 f"integrated over the parameters: {count} components, as much as {fit.integrated.effective:.0f} draws; "
                 f"log evidence {fit.integrated.log_evidence:.4f}"
             )
+            share = fit.integrated.share_normalized
+            if 0.0 < share < 1.0:
+                lines.append(
+                    f"Laplacians plain {1.0 - share:.0%}, normalised {share:.0%} of the mixture; parameters below are "
+                    f"those on the {'normalised' if fit.normalized else 'plain'} one"
+                )
             lines += table_lines(self.hyperparameters_)
         if fit.at_bounds:
             lines.append(f"bounds    {', '.join(fit.at_bounds)} ended at a bound")

@@ -143,6 +143,7 @@ def integrated_state(integrated: Integrated | None) -> dict[str, Any] | None:
         "draw_weights": integrated.weights,
         "log_evidence": integrated.log_evidence,
         "effective": integrated.effective,
+        "normalized": [one.normalized for one in every],
     }
 
 
@@ -154,7 +155,8 @@ def integrated_from_state(state: dict[str, Any] | None) -> Integrated | None:
     for place, kernel in enumerate(state["kernels"]):
         sites = None if state["sites"] is None else list(state["sites"][place])
         weight, value = float(state["weights"][place]), float(state["values"][place])
-        components.append(Component(kernel, state["positions"][place], weight, value, sites))
+        normalized = state["normalized"][place] if "normalized" in state else None
+        components.append(Component(kernel, state["positions"][place], weight, value, sites, normalized))
     return Integrated(
         None, components, dict(state["draws"]), state["draw_weights"], state["log_evidence"], state["effective"]
     )

@@ -2,9 +2,10 @@
 
 from graphmatern.inference.field.covariance import FieldGrid
 from graphmatern.inference.field.fill_in import IterativeOptions
-from graphmatern.inference.field.learn import FieldProblem, learn_field, median_gap, order_of, update_field
+from graphmatern.inference.field.learn import learn_field, update_field
 from graphmatern.inference.field.methods import choose_method, default_probes
 from graphmatern.inference.field.posterior import FieldMixture, FieldPosterior
+from graphmatern.inference.field.problem import FieldProblem, median_gap, order_of
 from graphmatern.inference.field.time_kernel import TimeKernel
 from graphmatern.inference.field.time_kernel_files import time_kernel_from_plain, time_kernel_to_plain
 

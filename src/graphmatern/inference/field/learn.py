@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from gpytorch.kernels import MaternKernel
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError, NumericalError
-from graphmatern.inference.field.markov_time import markov_order
 from graphmatern.inference.field.methods import choose_method
-from graphmatern.inference.field.objective import FieldObjective
 from graphmatern.inference.field.posterior import FieldMixture
-from graphmatern.inference.field.time_kernel import TimeKernel
+from graphmatern.inference.field.problem import START_GAPS, FieldModel, median_gap, time_kernel_of
 from graphmatern.inference.field.time_priors import time_priors
 from graphmatern.inference.learning.integrate import (
     Effort,
@@ -27,101 +23,37 @@ from graphmatern.inference.learning.integrate import (
     is_worth_it,
     recompose,
     reweigh,
-    variance_of,
-    weak_priors,
 )
 from graphmatern.inference.learning.learn import search_minimum
 from graphmatern.inference.learning.optimize import curvature
 from graphmatern.inference.learning.parameters import (
-    START_LENGTHSCALES,
-    Coordinate,
-    PriorsAndBounds,
-    free_parameters,
-    move_parameters,
     with_priors,
 )
-from graphmatern.inference.learning.problem import Fit, Search
-from graphmatern.inference.process import Family
-from graphmatern.inference.spectral.engine import eigenpairs_used, typical_starts
-from graphmatern.kernels import Matern
+from graphmatern.inference.learning.problem import Fit
+from graphmatern.inference.spectral.engine import typical_starts
 from graphmatern.likelihoods import Gaussian
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
     from graphmatern.inference.field.covariance import FieldGrid
-    from graphmatern.inference.field.fill_in import IterativeOptions
-    from graphmatern.inference.field.time_kernel import FreeNumber
+    from graphmatern.inference.field.objective import FieldObjective
+    from graphmatern.inference.field.problem import FieldProblem
     from graphmatern.inference.learning.optimize import Optimum
-    from graphmatern.inference.learning.priors import Prior
     from graphmatern.inference.learning.problem import Known
-    from graphmatern.kernels import BoundKernel, Kernel
 
     Floats = NDArray[np.float64]
 
-__all__ = ["COSTLY_CELLS", "FieldProblem", "densest_patch", "learn_field", "median_gap", "order_of", "update_field"]
+__all__ = ["COSTLY_CELLS", "densest_patch", "learn_field", "update_field"]
 
 COSTLY_CELLS = 200_000  # beyond which an evaluation takes seconds
-_START_NOISE = 0.1
 _PATCH_CELLS = 1500  # of the part of the grid on which a fit to more than four times as many cells begins
 _SAMPLE_CELLS = 60_000  # of a larger part, on which a fit to a costly grid goes on; or,
 _SAMPLE_SHARE = 0.04  # where that is more, this share of the cells: it costs a hundredth of the whole
 _ENOUGH_NATS = 0.02  # gain at which a fit to a costly grid stops: parameters are then within a fifth of their errors
-_FIT_TOLERANCE = 1e-4  # of solves in a fit to a costly grid
-_DEFAULT_ORDER = 1  # derivatives of the process behind the default kernel on time
-_START_GAPS = (1.0, 5.0, 25.0)  # lengthscales in time that are tried, in units of the median gap between times
-
-
-@dataclass(frozen=True, eq=False)
-class FieldProblem:
-    """What to fit to what.
-
-    Attributes
-    ----------
-    graph : Graph
-        The graph.
-    kernel : Kernel, optional
-        Kernel on the graph with starting values; by default Matérn, started from the data. It is not changed.
-    time_kernel : gpytorch.kernels.Kernel, optional
-        Kernel on time with starting values; by default Matérn 3/2, started from the data. It is not changed.
-    grid : FieldGrid
-        The observations.
-    constant : bool
-        Whether the mean is an unknown constant rather than 0.
-    normalized : bool
-        Which Laplacian.
-    n_eigenpairs : int, optional
-        Eigenpairs of the graph; all of a graph of moderate size by default.
-    method : {"kronecker", "dense", "state-space", "iterative"}
-        How to solve.
-    iterative : IterativeOptions
-        Accuracy of the iterative method.
-    noise : float, optional
-        Noise variance to start from; 0.1 by default.
-    rules : PriorsAndBounds
-        What is known about the parameters of ``kernel`` and the noise. What ``time_kernel`` knows of its own counts.
-    search : Search
-        How to look for the best of them.
-    integrate : bool or "auto"
-        Whether to integrate over the parameters after the search; "auto" where that is worth it.
-    """
-
-    graph: Graph
-    kernel: Kernel | None
-    time_kernel: Any
-    grid: FieldGrid
-    constant: bool
-    normalized: bool
-    n_eigenpairs: int | None
-    method: str
-    iterative: IterativeOptions
-    noise: float | None = None
-    rules: PriorsAndBounds = field(default_factory=PriorsAndBounds)
-    search: Search = field(default_factory=Search)
-    integrate: bool | str = False
 
 
 def learn_field(problem: FieldProblem, known: Known | None = None, *, costly_cells: int = COSTLY_CELLS) -> Fit:
@@ -146,7 +78,7 @@ def learn_field(problem: FieldProblem, known: Known | None = None, *, costly_cel
         problem = replace(problem, integrate=_integrates(problem))
     else:
         problem = replace(problem, integrate=known.integrated is not None)
-    model = _Model.of(problem, costly=problem.grid.y.size > costly_cells)
+    model = FieldModel.of(problem, costly=problem.grid.y.size > costly_cells)
     fit, searched = _learn(model, known)
     if not problem.integrate or not model.coordinates:
         return fit
@@ -171,7 +103,7 @@ def update_field(problem: FieldProblem, known: Known) -> Fit:
         Where the earlier fit ended.
     """
     problem = replace(problem, integrate=known.integrated is not None)
-    model = _Model.of(problem, costly=False)
+    model = FieldModel.of(problem, costly=False)
     fit, searched = _learn(model, known)
     if known.integrated is None:
         return fit
@@ -180,7 +112,7 @@ def update_field(problem: FieldProblem, known: Known) -> Fit:
     return replace(fit, posterior=integrated.posterior, integrated=integrated)
 
 
-def _learn(model: _Model, known: Known | None) -> tuple[Fit, Searched]:
+def _learn(model: FieldModel, known: Known | None) -> tuple[Fit, Searched]:
     """The mode of the parameters, and the field there."""
     problem = model.problem
     objective = model.objective(problem.grid, problem.method)
@@ -196,7 +128,7 @@ def _integrates(problem: FieldProblem) -> bool:
     """Whether the parameters are integrated over: where that was asked for, and there are some to be learned."""
     if problem.search.optimizer is None or problem.integrate is False:
         return False
-    proper = time_priors(_time_kernel(problem), 1.0, 1.0) is not None
+    proper = time_priors(time_kernel_of(problem), 1.0, 1.0) is not None
     if problem.integrate == "auto":
         count, n_nodes = problem.grid.n_observed, problem.graph.n_nodes
         return proper and is_worth_it(count, n_nodes, problem.method)
@@ -204,111 +136,11 @@ def _integrates(problem: FieldProblem) -> bool:
         rule = "must be False for kernels with parameters of which nothing is known"
         faults = FaultList("nothing was fitted", KernelError)
         remedy = "Register a prior for each of its parameters with the kernel, or give them bounds."
-        raise faults.raise_now("integrate", rule, f"True and {_time_kernel(problem).describe()}", remedy)
+        raise faults.raise_now("integrate", rule, f"True and {time_kernel_of(problem).describe()}", remedy)
     return True
 
 
-@dataclass(frozen=True, eq=False)
-class _Model(Family):
-    """The kernels, whose parameters the objectives on the whole grid and on parts of it move.
-
-    Attributes
-    ----------
-    problem : FieldProblem
-        What to fit.
-    bound, time : BoundKernel, TimeKernel
-        Kernels on the graph and on time.
-    coordinates : list of Coordinate
-        What is learned of the kernels: on the graph, then on time.
-    noise : Coordinate
-        What is learned last.
-    start : ndarray, shape (n_coordinates + 1,)
-        The kernels' own values, and the noise.
-    n_graph : int
-        How many coordinates belong to the kernel on the graph.
-    costly : bool
-        Whether every evaluation counts; else steps that trust no part of the grid are safer.
-    """
-
-    problem: FieldProblem
-    bound: BoundKernel
-    time: TimeKernel
-    coordinates: list[Coordinate]
-    noise: Coordinate
-    start: Floats
-    n_graph: int
-    costly: bool
-
-    @property
-    def every(self) -> list[Coordinate]:
-        """All that is learned: graph, time, noise."""
-        return [*self.coordinates, self.noise]
-
-    @property
-    def matrix_size(self) -> int:
-        """Rows of the largest dense matrix that is factorised often."""
-        grid = self.problem.grid
-        return grid.n_observed if self.problem.method == "dense" else max(grid.shape)
-
-    def kernel(self, position: Floats) -> Kernel:
-        """Return the kernel on the graph at some coordinates, a copy."""
-        kernel = copy.deepcopy(self.bound.kernel)
-        raw = [parameter for parameter in kernel.parameters() if parameter.requires_grad]
-        move_parameters(raw, position[: self.n_graph])
-        return kernel
-
-    @classmethod
-    def of(cls, problem: FieldProblem, *, costly: bool) -> _Model:
-        kernel = Matern(1.5, START_LENGTHSCALES[0]) if problem.kernel is None else copy.deepcopy(problem.kernel)
-        if isinstance(kernel, Matern):
-            kernel.set_params(nu=kernel.values()["nu"])  # from here on it has a value
-        count = eigenpairs_used(problem.graph, problem.n_eigenpairs)
-        bound = kernel.on(problem.graph, problem.normalized, count)
-        time, rules = _time_kernel(problem), problem.rules
-        of_time: list[Prior] | None = None
-        if problem.integrate:
-            spread = variance_of(problem.grid.y[problem.grid.observed], problem.constant)
-            priors = weak_priors(problem.graph, problem.normalized, rules, spread)
-            rules = PriorsAndBounds(rules.bounds, priors)
-            of_time = time_priors(time, median_gap(problem.grid.times), float(np.ptp(problem.grid.times)))
-        _, on_graph, own = free_parameters(kernel, rules)
-        in_time = _time_coordinates(time, of_time)
-        log_noise = np.log(_START_NOISE if problem.noise is None else problem.noise)
-        start = np.concatenate([own, time.position(), [log_noise]])
-        noise = rules.coordinate("noise")
-        return cls(problem, bound, time, [*on_graph, *in_time], noise, start, len(own), costly)
-
-    def objective(self, part: FieldGrid, method: str) -> FieldObjective:
-        """The objective on a part of the grid."""
-        problem = self.problem
-        options = replace(problem.iterative, fit_tolerance=_FIT_TOLERANCE) if self.costly else problem.iterative
-        return FieldObjective(
-            self.bound,
-            self.time,
-            part,
-            constant=problem.constant,
-            method=method,
-            options=options,
-            noise=self.noise,
-            time_priors=not problem.integrate,
-        )
-
-
-def _time_coordinates(time: TimeKernel, priors: Sequence[Prior] | None) -> list[Coordinate]:
-    """How an optimiser sees the parameters of a kernel on time."""
-    numbers = time.free_numbers()
-    every = [None] * len(numbers) if priors is None else priors
-
-    def values(number: FreeNumber) -> Callable[[Floats], Floats]:
-        return lambda x: number.value(torch.from_numpy(np.array(x, dtype=np.float64))).detach().numpy()
-
-    return [
-        Coordinate(one.label, *bounds, prior, values(one))
-        for one, bounds, prior in zip(numbers, time.bounds(), every, strict=True)
-    ]
-
-
-def _search(model: _Model, objective: FieldObjective) -> Optimum:
+def _search(model: FieldModel, objective: FieldObjective) -> Optimum:
     """The best parameters."""
     problem, grid = model.problem, model.problem.grid
     start, per_cell = model.start, None
@@ -329,7 +161,7 @@ def _search(model: _Model, objective: FieldObjective) -> Optimum:
     return optimum
 
 
-def _begin(model: _Model, objective: FieldObjective) -> tuple[Floats, Floats | None]:
+def _begin(model: FieldModel, objective: FieldObjective) -> tuple[Floats, Floats | None]:
     """Where to begin on the whole grid and, where every evaluation counts, the curvature there for a single cell.
 
     What a part of the grid says is nearly right, and so is its curvature, for as many parts as there are.
@@ -347,7 +179,7 @@ def _begin(model: _Model, objective: FieldObjective) -> tuple[Floats, Floats | N
     return start, per_cell
 
 
-def _choose_start(model: _Model, objective: FieldObjective) -> Floats:
+def _choose_start(model: FieldModel, objective: FieldObjective) -> Floats:
     """The most likely of the kernels' own values and of a few lengthscales, in time and on the graph.
 
     Where the caller gave a kernel on the graph, lengthscales in time are compared at its own values, then those on the
@@ -356,7 +188,7 @@ def _choose_start(model: _Model, objective: FieldObjective) -> Floats:
     problem, own, count = model.problem, model.start, model.n_graph
     on_graph = typical_starts(model.coordinates[:count], own[:count])
     gap = median_gap(problem.grid.times)
-    in_time = model.time.starts([factor * gap for factor in _START_GAPS])
+    in_time = model.time.starts([factor * gap for factor in START_GAPS])
     if problem.time_kernel is not None or not in_time:
         in_time = [own[count:-1], *in_time]
     if problem.kernel is None and on_graph:
@@ -371,7 +203,7 @@ def _choose_start(model: _Model, objective: FieldObjective) -> Floats:
 
 
 def _most_likely(
-    model: _Model, objective: FieldObjective, pairs: Iterable[tuple[Floats, Floats]]
+    model: FieldModel, objective: FieldObjective, pairs: Iterable[tuple[Floats, Floats]]
 ) -> tuple[Floats, float]:
     """The best of some starts on the graph and in time, and its value; the first where numbers break down at all."""
     low, high = np.array([(one.low, one.high) for one in model.every]).T
@@ -388,7 +220,7 @@ def _most_likely(
 
 
 def _learn_part(
-    model: _Model, objective: FieldObjective, start: Floats, per_cell: Floats | None = None
+    model: FieldModel, objective: FieldObjective, start: Floats, per_cell: Floats | None = None
 ) -> tuple[Floats, Floats | None]:
     """Optimum on a part of the grid and, where every evaluation counts, the curvature there for a single cell.
 
@@ -406,27 +238,6 @@ def _learn_part(
         return start, None
     values = np.maximum(np.abs(values), 1e-4 * float(np.abs(values).max()))
     return optimum.position, (vectors * values) @ vectors.T
-
-
-def _time_kernel(problem: FieldProblem) -> TimeKernel:
-    """The caller's kernel on time, or the default one."""
-    return TimeKernel(_default_time_kernel(problem.grid) if problem.time_kernel is None else problem.time_kernel)
-
-
-def _default_time_kernel(grid: FieldGrid) -> MaternKernel:
-    kernel = MaternKernel(nu=_DEFAULT_ORDER + 0.5).double()
-    kernel.lengthscale = _START_GAPS[1] * median_gap(grid.times)
-    return kernel
-
-
-def order_of(time_kernel: Any) -> int | None:
-    """`markov_order` of a caller's kernel on time, or of the default one."""
-    return _DEFAULT_ORDER if time_kernel is None else markov_order(time_kernel)
-
-
-def median_gap(times: Floats) -> float:
-    """Median difference of successive times, 1 where there is only one time."""
-    return float(np.median(np.diff(times))) if len(times) > 1 else 1.0
 
 
 def densest_patch(graph: Graph, grid: FieldGrid, limit: int) -> FieldGrid:

@@ -202,12 +202,15 @@ class Searched:
         With priors.
     optimum : Optimum
         The mode.
+    normalized : bool
+        Which Laplacian.
     """
 
     engine: Family
     objective: Any
     penalised: Objective
     optimum: Optimum
+    normalized: bool = False
 
     @property
     def coordinates(self) -> list[Coordinate]:
@@ -242,6 +245,8 @@ class Component:
         Negative log evidence.
     sites : list of ndarray, optional
         Unless these are Gaussian noise.
+    normalized : bool, optional
+        Which Laplacian; by default that of the fit.
     """
 
     kernel: Kernel
@@ -249,6 +254,7 @@ class Component:
     weight: float
     value: float
     sites: list[Floats] | None = None
+    normalized: bool | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,7 +268,8 @@ class Integrated:
     components : list of Component
         What it is made of.
     draws : dict of str to ndarray, each of shape (n,)
-        Values of the parameters at all points that were evaluated, in normalised units.
+        Values of the parameters at all points that were evaluated, in normalised units; those on the Laplacian of the
+        fit, where there are two, as a lengthscale on one means nothing on the other.
     weights : ndarray, shape (n,)
         Of these.
     log_evidence : float
@@ -277,6 +284,11 @@ class Integrated:
     weights: Floats = field(default_factory=lambda: np.ones(1))
     log_evidence: float = np.nan
     effective: float = 1.0
+
+    @property
+    def share_normalized(self) -> float:
+        """Share of the normalised Laplacian in the mixture."""
+        return float(sum(one.weight for one in self.components if one.normalized))
 
 
 def integrate(effort: Effort, searched: Sequence[Searched], mix: Mix) -> Integrated:
@@ -312,7 +324,12 @@ def integrate(effort: Effort, searched: Sequence[Searched], mix: Mix) -> Integra
             makers.append(partial(one.objective.posterior, component.position, component.sites))
         one.engine.release()
     weights = np.array([component.weight for component in components])
-    draws, all_weights = _draws(kept, explored, shares) if not effort.normal else ({}, np.ones(1))
+    same = [place for place, one in enumerate(kept) if one.normalized == searched[0].normalized] or [0]
+    draws, all_weights = (
+        ({}, np.ones(1))
+        if effort.normal
+        else _draws([kept[k] for k in same], [explored[k] for k in same], shares[same])
+    )
     return Integrated(
         mix(makers, weights / weights.sum()),
         components,
@@ -367,7 +384,8 @@ def _component(searched: Searched, explored: Explored, place: int, weight: float
         value, sites = searched.objective.settled_at(position)
     else:
         value = searched.log_prior(position) - engine.log_prior() - float(explored.values[place])
-    return Component(engine.kernel(position[: len(engine.coordinates)]), position, weight, value, sites)
+    kernel = engine.kernel(position[: len(engine.coordinates)])
+    return Component(kernel, position, weight, value, sites, searched.normalized)
 
 
 def _draws(
