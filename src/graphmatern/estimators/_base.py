@@ -13,8 +13,9 @@ from sklearn.exceptions import NotFittedError
 
 from graphmatern._validation import warn
 from graphmatern.errors import NumericalWarning
-from graphmatern.estimators._files import write_model
+from graphmatern.estimators._files import FIELD_ENGINES, SPECTRAL_ENGINES, write_model
 from graphmatern.estimators._hyperparameters import hyperparameter_draws, hyperparameter_table, table_lines
+from graphmatern.inference import eigenpairs_used
 from graphmatern.plotting import plot_hyperparameters
 
 if TYPE_CHECKING:
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from graphmatern.graph import Graph
+    from graphmatern.graph import Graph, Spectrum
     from graphmatern.inference import Fit
 
 __all__ = ["GraphEstimator", "normalisation", "reached_by"]
 
 _GAUSSIAN_MAD = 1.4826  # standard deviation of Gaussian numbers, relative to their median distance from the median
+_QUICK_NODES = 1_000  # of which all eigenpairs are found within half a second
 _LOST_SHARE = 0.1  # of the prior variance: with more of it lost, intervals are visibly too narrow
 
 
@@ -108,13 +110,24 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """What is known of the parameters: mode, mean, standard deviation and quantiles, one row each.
 
         ``sigma`` is the standard deviation of the process and ``noise`` that of the noise, in the units of the values;
-        ``lengthscale`` is the kernel's, and ``range`` is about the distance at which correlations have fallen to a
-        tenth, 1.3 times as many mean edges, in the unit of the edges' lengths where these are known
-        (``kernel_.on(graph).range()`` measures it). Where the parameters were not integrated over, all but the
-        mode follow from the curvature there.
+        ``lengthscale`` is the kernel's, and ``range``, where lengths of edges are known, is in their unit: the distance
+        along edges at which correlations, averaged over pairs of nodes as far apart, fall below 0.13 (or the longest
+        distance in the graph, where they do not). It is measured on pairs of 24 nodes with others near and far where
+        eigenpairs are at hand or quickly found, and is else about 1.2 mean edges per unit of lengthscale, a rule of
+        thumb that is a third off for ν of 1 or 3; ``table.attrs["range"]`` and `summary` say which. Where the
+        parameters were not integrated over, all but the mode follow from the curvature there.
         """
         self._require_fit()
-        return hyperparameter_table(self._fit, self.graph, self._unit)
+        return hyperparameter_table(self._fit, self.graph, self._unit, self._spectrum())
+
+    def _spectrum(self) -> Spectrum | None:
+        """Eigenpairs of the Laplacian in use, if they are at hand or quickly found; for what is said of ranges."""
+        fit, wanted = self._fit, self._fit_options["n_eigenpairs"]
+        if not self.graph.has_lengths:
+            return None
+        if fit.engine in (*SPECTRAL_ENGINES, *FIELD_ENGINES):
+            return self.graph.spectrum(eigenpairs_used(self.graph, wanted), fit.normalized)
+        return self.graph.spectrum(None, fit.normalized) if self.graph.n_nodes <= _QUICK_NODES else None
 
     def hyperparameter_points(self) -> pd.DataFrame:
         """Weighted points that stand for what is known of the parameters together: what `hyperparameters_` sums up.
@@ -214,6 +227,12 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
                 f"integrated over the parameters: {count} components, as much as {fit.integrated.effective:.0f} draws; "
                 f"log evidence {fit.integrated.log_evidence:.4f}"
             )
+            share = fit.integrated.share_normalized
+            if 0.0 < share < 1.0:
+                lines.append(
+                    f"Laplacians plain {1.0 - share:.0%}, normalised {share:.0%} of the mixture; parameters below are "
+                    f"those on the {'normalised' if fit.normalized else 'plain'} one"
+                )
             lines += table_lines(self.hyperparameters_)
         if fit.at_bounds:
             lines.append(f"bounds    {', '.join(fit.at_bounds)} ended at a bound")

@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-import pandas as pd
-from sklearn.base import ClassifierMixin
 
 from graphmatern._validation import (
     FaultList,
@@ -16,13 +14,10 @@ from graphmatern._validation import (
     check_choice,
     check_whole,
     note_choice,
-    note_flag,
-    random_generator,
-    warn,
 )
-from graphmatern.design import STRATEGIES, read_nodes, suggest_labels
-from graphmatern.errors import KernelError, TableError, UninformedWarning
-from graphmatern.estimators._base import GraphEstimator, reached_by
+from graphmatern.errors import KernelError, TableError
+from graphmatern.estimators._base import reached_by
+from graphmatern.estimators._class_results import ClassificationResults
 from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
 from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
 from graphmatern.estimators._labels import LabelData, label_array, read_labels, stored_labels
@@ -41,13 +36,10 @@ from graphmatern.inference import (
     with_default_priors,
 )
 from graphmatern.likelihoods import Bernoulli, Categorical, MultinomialProbit, RobustMax, Softmax
-from graphmatern.metrics import accuracy, classification_report
-from graphmatern.plotting import plot_classes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
@@ -72,7 +64,7 @@ _RESTRICTED = ("inducing", "eigenvectors")  # forms of inference that can learn 
 
 
 @documented
-class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
+class GraphGPClassifier(ClassificationResults):
     """Classification on a graph: labels of some nodes in, class probabilities of all nodes out.
 
     Parameters
@@ -363,277 +355,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             "informed_": reached_by(self.graph, data.nodes),
         }
 
-    # ------------------------------------------------------------------ predictions
-    def predict_latent(self, nodes: Any = None) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of the latent processes.
-
-        Parameters
-        ----------
-        nodes : sequence of hashable, optional
-            Node names; all nodes by default.
-
-        Returns
-        -------
-        mean, std : ndarray, shape (n_names, n_latents)
-            One column per class, in the order of `classes_`; for two classes and "bernoulli" one column, which grows
-            with the probability of the second.
-        """
-        self._require_fit()
-        places = self.graph.locate(nodes)
-        return self.posterior_.latent_mean(places).T, np.sqrt(self.posterior_.latent_variance(places)).T
-
-    def predict_proba(self, nodes: Any = None) -> Floats:
-        """Probabilities of the classes, the uncertainty of the latent processes included.
-
-        Parameters
-        ----------
-        nodes : sequence of hashable, optional
-            Node names; all nodes by default.
-
-        Returns
-        -------
-        ndarray, shape (n_names, n_classes)
-            In the order of `classes_`. Where no labels reach a node's component, those of the prior, with a warning.
-        """
-        self._require_fit()
-        places = self.graph.locate(nodes)
-        self._warn_of_uninformed(places)
-        return np.asarray(self.posterior_.class_probabilities(places))
-
-    def _warn_of_uninformed(self, places: Longs) -> None:
-        uninformed = ~self.informed_[places]
-        if uninformed.any():
-            names = abbreviate(self.graph.nodes[places[uninformed]].tolist())
-            warn(f"no labels reach the components of nodes {names}: these predictions are the prior", UninformedWarning)
-
-    def predict(self, nodes: Any = None) -> NDArray[Any]:
-        """Most probable class of each node.
-
-        Parameters
-        ----------
-        nodes : sequence of hashable, optional
-            Node names; all nodes by default.
-
-        Returns
-        -------
-        ndarray, shape (n_names,)
-        """
-        most = self.predict_proba(nodes).argmax(axis=1)
-        return np.asarray(self.classes_[most])
-
-    def predict_table(self) -> pd.DataFrame:
-        """Predictions for every node, in a table indexed by node name.
-
-        Returns
-        -------
-        DataFrame
-            Columns label (most probable class), probability (of that class), entropy (in nats; log n_classes where
-            nothing is known), informed (False where no labels reach the node's component), and one column ``p(...)``
-            with the probability of each class.
-        """
-        share = self.predict_proba()
-        table = pd.DataFrame(
-            {
-                "label": pd.Series(self.classes_[share.argmax(axis=1)], dtype=self.classes_.dtype).array,
-                "probability": share.max(axis=1),
-                "entropy": -np.sum(share * np.log(np.maximum(share, np.finfo(float).tiny)), axis=1),
-                "informed": self.informed_,
-            },
-            index=self.graph.nodes,
-        )
-        for k, label in enumerate(self.classes_.tolist()):
-            table[f"p({label})"] = share[:, k]
-        return table
-
-    def sample_latent(self, n_samples: int = 1, nodes: Any = None, random_state: int | None = None) -> Floats:
-        """Draw latent functions from the approximate posterior.
-
-        Parameters
-        ----------
-        n_samples : int
-            How many.
-        nodes : sequence of hashable, optional
-            Node names; all nodes by default.
-        random_state : int or Generator, optional
-            Seed.
-
-        Returns
-        -------
-        ndarray, shape (n_samples, n_latents, n_names)
-        """
-        self._require_fit()
-        faults = FaultList("no samples", TableError)
-        check_whole("n_samples", n_samples, faults, minimum=1, remedy="Draw at least one.")
-        faults.raise_if_any()
-        rng = random_generator(random_state, TableError)
-        places = self.graph.locate(nodes)
-        return np.asarray(self.posterior_.joint_samples(n_samples, places, rng))
-
-    def loo(self) -> pd.DataFrame:
-        """Leave-one-out predictions of the labels, by taking their sites out of the posterior.
-
-        Returns
-        -------
-        DataFrame
-            One row per label: node, label, probability (of that label given all others; the conditional predictive
-            ordinate), log_density (its logarithm) and predicted (the most probable class).
-        """
-        self._require_fit()
-        share = self.posterior_.left_out_classes()
-        codes = self._data.codes
-        own = np.maximum(share[np.arange(len(codes)), codes], np.finfo(float).tiny)
-        return pd.DataFrame(
-            {
-                "node": self.graph.nodes[self._data.nodes],
-                "label": self.classes_[codes],
-                "probability": own,
-                "log_density": np.log(own),
-                "predicted": self.classes_[share.argmax(axis=1)],
-            }
-        )
-
-    def score(self, nodes: Any, y: Any = None, sample_weight: None = None) -> float:
-        """Share of labels that are predicted; None and NaN in ``y`` are passed over.
-
-        Parameters
-        ----------
-        nodes : sequence of hashable, or Series
-            Node names; or true labels indexed by node name.
-        y : sequence of hashable, optional
-            True labels.
-        sample_weight : None
-            Not supported.
-        """
-        self._require_fit()
-        if sample_weight is not None:
-            faults = FaultList("no score", TableError)
-            raise faults.raise_now("sample_weight", "must be None", type(sample_weight).__name__, "Leave it out.")
-        held_back = read_labels(self.graph, nodes, y, self.classes_)
-        predicted = self.predict(self.graph.nodes[held_back.nodes])
-        return accuracy(self.classes_[held_back.codes].tolist(), predicted.tolist())
-
-    def evaluate(self, nodes: Any, y: Any = None) -> dict[str, float]:
-        """Score predictions of held-back labels: accuracy, log loss, calibration error.
-
-        Parameters
-        ----------
-        nodes : sequence of hashable, or Series
-            Node names; or true labels indexed by node name.
-        y : sequence of hashable, optional
-            True labels; None and NaN are passed over.
-
-        Returns
-        -------
-        dict
-            See `metrics.classification_report`.
-        """
-        self._require_fit()
-        held_back = read_labels(self.graph, nodes, y, self.classes_)
-        share = self.predict_proba(self.graph.nodes[held_back.nodes])
-        return classification_report(held_back.codes.tolist(), share, range(len(self.classes_)))
-
-    def plot(self, axes: Sequence[Axes] | None = None, **options: Any) -> NDArray[Any]:
-        """Draw the most probable classes and, beside them, how uncertain they are.
-
-        Parameters
-        ----------
-        axes : sequence of two Axes, optional
-            Where to draw; a new figure by default.
-        **options
-            As `plotting.plot_classes` takes them, such as ``cmap``.
-
-        Returns
-        -------
-        ndarray of two Axes
-            Labelled nodes have a ring.
-        """
-        share = self.predict_proba()
-        marked = self.graph.nodes[np.unique(self._data.nodes)]
-        return plot_classes(self.graph, share, self.classes_.tolist(), axes, marked=marked, **options)
-
-    def summary(self) -> str:
-        """Describe the fit in a few lines of text."""
-        self._require_fit()
-        count = np.bincount(self._data.codes, minlength=len(self.classes_))
-        evidence = "approximate log evidence" if self.likelihood_.approximation != "bound" else "evidence lower bound"
-        shares = ", ".join(f"{label} {n:,}" for label, n in zip(self.classes_.tolist(), count.tolist(), strict=True))
-        return "\n".join(
-            [
-                f"{len(self._data.nodes):,} labels on {self.graph!r}",
-                f"classes   {shares}",
-                f"inference {self.inference_} ({self.inference_reason_})",
-                f"kernel    {self.kernel_!r}",
-                f"likelihood {self.likelihood_!r}",
-                f"{evidence} {self.elbo_:.4f}",
-                *self._fit_lines(),
-            ]
-        )
-
     # ------------------------------------------------------------------ more labels
-    def suggest(
-        self,
-        n: int = 1,
-        strategy: Literal["entropy", "bald", "variance"] = "entropy",
-        batch: bool = True,
-        *,
-        candidates: Any = None,
-        random_state: int | None = 0,
-    ) -> pd.DataFrame:
-        """Suggest nodes to label next.
-
-        Parameters
-        ----------
-        n : int
-            How many.
-        strategy : {"entropy", "bald", "variance"}
-            Where the label is most uncertain; where it would tell most about the latent processes, which leaves out
-            labels that stay uncertain however much is known (Houlsby et al. 2011; no such labels under robust-max);
-            or where it would lower the average variance of the processes over all nodes most.
-        batch : bool
-            Whether the nodes are labelled together and should differ: each is chosen as if those before it had labels,
-            the most probable ones, or, under "bald", some drawn from the predictions. Else the n best by themselves.
-        candidates : sequence of hashable, optional
-            Names of nodes to choose from; by default all without a label.
-        random_state : int, optional
-            Seed of labels drawn.
-
-        Returns
-        -------
-        DataFrame
-            One row per node: node, order (from 1), score (in nats; of "variance" that decrease), given the nodes before
-            it, and the label expected now with its probability. Go on with `condition_on`.
-
-        Examples
-        --------
-        >>> import graphmatern as gm
-        >>> city = gm.make_roads(300, seed=0)
-        >>> side = ["west" if x < city.positions[:, 0].mean() else "east" for x in city.positions[:, 0]]
-        >>> model = gm.GraphGPClassifier(city).fit(city.nodes[::30], side[::30])
-        >>> list(model.suggest(5)["order"])
-        [1, 2, 3, 4, 5]
-        """
-        self._require_fit()
-        faults = FaultList("nothing was suggested", TableError)
-        note_choice("strategy", strategy, STRATEGIES, faults)
-        note_flag("batch", batch, faults)
-        labelled = np.unique(self._data.nodes)
-        every = np.setdiff1d(np.arange(self.graph.n_nodes), labelled)
-        places = every if candidates is None else read_nodes(self.graph, candidates, "candidates", faults)
-        check_whole("n", n, faults, minimum=1, maximum=max(1, len(places)), remedy="At most all candidates.")
-        faults.raise_if_any()
-        seed = int(random_generator(random_state, TableError).integers(2**31))
-        found = suggest_labels(self.posterior_, self.graph.n_nodes, places, n, strategy, batch=batch, seed=seed)
-        share = self.posterior_.class_probabilities(found.nodes)
-        return pd.DataFrame(
-            {
-                "node": self.graph.nodes[found.nodes],
-                "order": np.arange(1, n + 1),
-                "score": found.scores,
-                "label": self.classes_[share.argmax(axis=1)],
-                "probability": share.max(axis=1),
-            }
-        )
-
     def condition_on(self, nodes: Any, y: Any = None) -> Self:
         """Return a model with more labels and the same parameters, without learning again.
 
@@ -666,10 +388,12 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
 
     # ------------------------------------------------------------------ model files
     def _state(self) -> dict[str, Any]:
-        pairs = None
+        pairs, others = None, None
         if self.inference_ in SPECTRAL_ENGINES:
             count = eigenpairs_used(self.graph, self._fit_options["n_eigenpairs"])
             pairs = spectrum_state(self.graph, count, self._fit.normalized)
+            if self._fit.integrated is not None and 0.0 < self._fit.integrated.share_normalized < 1.0:
+                others = spectrum_state(self.graph, count, not self._fit.normalized)
         return {
             "nodes": self._data.nodes,
             "codes": self._data.codes,
@@ -685,11 +409,13 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             "in_steps": "history" in self._fit.report,
             "standard_errors": self._standard_errors,
             "spectrum": pairs,
+            "other_spectrum": others,
         }
 
     def _attributes_from(self, state: dict[str, Any]) -> dict[str, Any]:
         data = LabelData(state["nodes"], state["codes"], label_array(list(state["classes"])))
         spectrum_from_state(self.graph, state["spectrum"])
+        spectrum_from_state(self.graph, state.get("other_spectrum"))
         normalized = state.get("normalized", bool(uses_normalized(self)))
         problem = self._problem(data, kernel=state.get("kernel_"), normalized=normalized)
         settings = dict(problem.settings)

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["TrainingData", "aligned", "join_observations", "names_and_values", "node_codes", "read_observations"]
+__all__ = [
+    "TrainingData",
+    "aligned",
+    "join_observations",
+    "names_and_values",
+    "node_codes",
+    "read_observations",
+    "read_thresholds",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,3 +200,22 @@ def _positive(given: Any, argument: str, kept: NDArray[np.bool_], faults: FaultL
         return None
     numbers[~kept] = 1.0
     return as_numbers(numbers, argument, faults, minimum=0.0, above=True)[kept]
+
+
+def read_thresholds(given: Any, shape: tuple[int, ...] = ()) -> Floats:
+    """One threshold, or one for each of some nodes; all faults are reported at once.
+
+    Parameters
+    ----------
+    given : float or array_like
+        What the caller gave.
+    shape : tuple of int
+        Its shape where there is one for each.
+    """
+    faults = FaultList("no probabilities", TableError)
+    numbers = as_numbers(given, "threshold", faults)
+    if numbers.shape not in ((), shape):
+        rule = "must be a single number" + (f", or have shape {shape}" if shape else "")
+        faults.add("threshold", rule, f"shape {numbers.shape}", "One for all nodes, or one for each.")
+    faults.raise_if_any()
+    return numbers

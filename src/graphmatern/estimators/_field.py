@@ -12,7 +12,8 @@ from graphmatern.errors import KernelError
 from graphmatern.estimators._base import normalisation, reached_by
 from graphmatern.estimators._field_data import FieldData, read_field
 from graphmatern.estimators._field_results import FieldResults
-from graphmatern.estimators._files import spectrum_from_state, spectrum_state
+from graphmatern.estimators._files import FIELD_ENGINES, spectrum_from_state, spectrum_state
+from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
 from graphmatern.estimators._options import check_options, documented, rules_of, search_of, uses_normalized
 from graphmatern.estimators._results import noise_of
 from graphmatern.estimators._times import TIME_UNITS, TimeAxis
@@ -25,6 +26,7 @@ from graphmatern.inference.field import (
     default_probes,
     learn_field,
     order_of,
+    update_field,
 )
 
 if TYPE_CHECKING:
@@ -79,6 +81,10 @@ class GraphFieldRegressor(FieldResults):
         Least and largest value of parameters of ``kernel`` and of the noise. Those of ``time_kernel`` are GPyTorch's.
     priors : dict of str to Prior, optional
         Priors of the same parameters. Those registered with ``time_kernel`` count, too.
+    <integrate>
+        Lengthscales and periods of ``time_kernel`` have a weak prior as well, around the geometric mean of the gap
+        between times and of all the time observed (a factor of 13 either way, or from the one to the other where that
+        is more); its other parameters around their starting values (19).
     tolerance : float
         Relative residual at which the iterative engine stops.
     n_probes : int, optional
@@ -97,7 +103,12 @@ class GraphFieldRegressor(FieldResults):
     noise_ : float
         Learned noise variance, in normalised units.
     log_marginal_likelihood_, log_marginal_likelihood_error_ : float
-        Of the normalised values, the constant included, and its standard error: 0 where it is exact.
+        Of the normalised values at the parameters of `kernel_`, the constant included, and its standard error: 0 where
+        it is exact.
+    log_evidence_ : float
+        The same with the parameters integrated out, for comparing models.
+    hyperparameters_ : DataFrame
+        What is known of the parameters: mode, mean, sd, 2.5%, 50% and 97.5%; those of ``time_kernel`` in ``time_unit``.
     engine_, engine_reason_ : str
         Engine used, and why.
     gradient_norm_ : float
@@ -152,6 +163,7 @@ class GraphFieldRegressor(FieldResults):
         n_restarts: int = 0,
         bounds: Mapping[str, tuple[float, float]] | None = None,
         priors: Mapping[str, Prior] | None = None,
+        integrate: Literal["auto"] | bool = "auto",
         tolerance: float = 1e-6,
         n_probes: int | None = None,
         n_draws: int = 32,
@@ -173,6 +185,7 @@ class GraphFieldRegressor(FieldResults):
         self.n_restarts = n_restarts
         self.bounds = bounds
         self.priors = priors
+        self.integrate = integrate
         self.tolerance = tolerance
         self.n_probes = n_probes
         self.n_draws = n_draws
@@ -215,7 +228,7 @@ class GraphFieldRegressor(FieldResults):
         axis = TimeAxis.of(field.times, self.time_unit)
         method = choose_method(self._grid(field, axis, scale), self.engine, order_of(self.time_kernel))
         attributes = self._learn(field, axis, scale, method)
-        evidence = attributes["posterior_"].log_marginal_likelihood()
+        evidence = attributes["posterior_"].mode.log_marginal_likelihood()
         attributes["log_marginal_likelihood_"], attributes["log_marginal_likelihood_error_"] = evidence
         self._adopt(attributes)
         self._warn_of_trouble()
@@ -224,7 +237,7 @@ class GraphFieldRegressor(FieldResults):
     def _check_options(self) -> None:
         faults = FaultList("nothing was fitted", KernelError)
         note_choice("time_unit", self.time_unit, TIME_UNITS, faults)
-        note_choice("engine", self.engine, ("auto", "kronecker", "dense", "state-space", "iterative"), faults)
+        note_choice("engine", self.engine, ("auto", *FIELD_ENGINES), faults)
         note_choice("mean", self.mean, ("constant", "zero"), faults)
         note_flag("normalize_y", self.normalize_y, faults)
         if self.noise is not None:
@@ -252,8 +265,10 @@ class GraphFieldRegressor(FieldResults):
         method: tuple[str, str],
         kernels: tuple[Any, Any] | None = None,
         known: Known | None = None,
+        *,
+        more: bool = False,
     ) -> dict[str, Any]:
-        """Learn from data, or take up where an earlier fit ended; returns every fitted attribute."""
+        """Learn from data, or take up where an earlier fit (to fewer data) ended; returns every fitted attribute."""
         grid = self._grid(data, axis, scale)
         probes = default_probes(grid) if self.n_probes is None else self.n_probes
         kernel, time_kernel = (self.kernel, self.time_kernel) if kernels is None else kernels
@@ -272,8 +287,9 @@ class GraphFieldRegressor(FieldResults):
             noise=None if self.noise is None else float(self.noise),
             rules=rules_of(self),
             search=search_of(self),
+            integrate=self.integrate,
         )
-        fit = learn_field(problem, known)
+        fit = learn_field(problem, known) if known is None or not more else update_field(problem, known)
         return {
             "_data": data,
             "_axis": axis,
@@ -283,7 +299,7 @@ class GraphFieldRegressor(FieldResults):
             "engine_": method[0],
             "engine_reason_": method[1],
             "kernel_": fit.kernel,
-            "time_kernel_": fit.posterior.time.kernel,
+            "time_kernel_": fit.posterior.mode.time.kernel,
             "noise_": noise_of(fit.likelihood),
             "posterior_": fit.posterior,
             "gradient_norm_": fit.gradient_norm,
@@ -318,8 +334,8 @@ class GraphFieldRegressor(FieldResults):
         other, scale = type(self)(**self._fit_options), (self.y_mean_, self.y_scale_)
         wanted = "auto" if other.engine == "kronecker" else other.engine  # there may be holes now
         method = choose_method(self._grid(joined, self._axis, scale), wanted, order_of(self.time_kernel_))
-        kernels, known = (self.kernel_, self.time_kernel_), Known(self._fit.optimum)
-        return other._adopt(other._learn(joined, self._axis, scale, method, kernels, known))
+        kernels, known = (self.kernel_, self.time_kernel_), Known(self._fit.optimum, None, self._fit.integrated)
+        return other._adopt(other._learn(joined, self._axis, scale, method, kernels, known, more=True))
 
     # ------------------------------------------------------------------ model files
     def _state(self) -> dict[str, Any]:
@@ -332,6 +348,7 @@ class GraphFieldRegressor(FieldResults):
             "origin": None if self._axis.origin is None else pd.DatetimeIndex([self._axis.origin]),  # keeps its zone
             "attributes": {name: getattr(self, name) for name in (*names, *optional) if hasattr(self, name)},
             "optimum": dict(vars(self._fit.optimum)),
+            "integrated": integrated_state(self._fit.integrated),
             "standard_errors": self._standard_errors,
             "spectrum": spectrum_state(self.graph, count, bool(uses_normalized(fitted_as))),
         }
@@ -345,6 +362,6 @@ class GraphFieldRegressor(FieldResults):
             (kept["y_mean_"], kept["y_scale_"]),
             (kept["engine_"], kept["engine_reason_"]),
             (kept["kernel_"], kept["time_kernel_"]),
-            Known(Optimum(**state["optimum"])),
+            Known(Optimum(**state["optimum"]), None, integrated_from_state(state.get("integrated"))),
         )
         return {**attributes, **kept}

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr
 
 from graphmatern._validation import FaultList, check_whole, random_generator
 from graphmatern.errors import TableError
 from graphmatern.estimators._base import GraphEstimator
+from graphmatern.estimators._data import read_thresholds
 from graphmatern.estimators._field_data import read_field
 from graphmatern.inference.field import median_gap
 from graphmatern.metrics import half_width, regression_report
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 
     from graphmatern.estimators._field_data import FieldData
     from graphmatern.estimators._times import TimeAxis
-    from graphmatern.inference.field import FieldPosterior
-    from graphmatern.inference.field.systems import Cells
+    from graphmatern.inference.field import FieldMixture, FieldPosterior
+    from graphmatern.inference.weighted import Normals
     from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
@@ -35,7 +37,7 @@ __all__ = ["FieldResults"]
 class FieldResults(GraphEstimator):
     """Predictions of a fitted field, in the units of the values."""
 
-    posterior_: FieldPosterior
+    posterior_: FieldPosterior | FieldMixture
     kernel_: Kernel
     noise_: float
     y_mean_: float
@@ -51,13 +53,18 @@ class FieldResults(GraphEstimator):
     _data: FieldData
     _axis: TimeAxis
 
-    def _moments(self, cells: Cells, observation: bool, with_std: bool) -> tuple[Floats, Floats | None]:
-        """Means and, where wanted, standard deviations at cells, in the units of the values."""
-        mean = self.y_mean_ + self.y_scale_ * self.posterior_.mean(cells)
-        if not with_std:
-            return mean, None
-        variance = self.posterior_.variance(cells) + (self.noise_ if observation else 0.0)
-        return mean, self.y_scale_ * np.sqrt(variance)
+    def _marginals(self, *where: Any, observation: bool) -> Normals:
+        """Distributions of the field, or of new observations, in normalised units."""
+        field = self.posterior_.marginals(*where)
+        return field.with_noise(self.posterior_.noises) if observation else field
+
+    def _in_user_units(self, marginals: Normals) -> tuple[Floats, Floats]:
+        """Means and standard deviations."""
+        return self._values(marginals.mean), self.y_scale_ * np.sqrt(marginals.variance)
+
+    def _values(self, normalised: Floats) -> Floats:
+        """From normalised units to those of the values."""
+        return self.y_mean_ + self.y_scale_ * normalised
 
     # ------------------------------------------------------------------ single cells
     def _pairs(self, nodes: Any, times: Any) -> tuple[Floats, NDArray[np.int64], tuple[Any, Any]]:
@@ -105,10 +112,13 @@ class FieldResults(GraphEstimator):
             If ``return_cov``.
         """
         where = self._pairs(nodes, times)
-        mean, std = self._moments(self.posterior_.cells(*where), observation, return_std)
-        found = [mean] if std is None else [mean, std]
+        if return_std:
+            found = list(self._in_user_units(self._marginals(*where, observation=observation)))
+        else:
+            found = [self._values(self.posterior_.means(*where))]
         if return_cov:
-            added = self.noise_ * np.eye(len(mean)) if observation else 0.0
+            noise = float(self.posterior_.weights @ self.posterior_.noises)
+            added = noise * np.eye(len(found[0])) if observation else 0.0
             found.append(self.y_scale_**2 * (self.posterior_.covariance(*where) + added))
         return found[0] if len(found) == 1 else tuple(found)
 
@@ -142,14 +152,15 @@ class FieldResults(GraphEstimator):
             If ``return_std``.
         """
         places, stamps = self._grid_of(nodes, times)
-        cells = self.posterior_.cells(self._axis.numbers(stamps), places)
-        mean, std = self._moments(cells, observation, return_std)
-        tables = [
-            pd.DataFrame(values, index=stamps, columns=self.graph.nodes[places])
-            for values in (mean, std)
-            if values is not None
-        ]
-        return tuple(tables) if return_std else tables[0]
+        where = self._axis.numbers(stamps), places
+        if not return_std:
+            return self._table(self._values(self.posterior_.means(*where)), places, stamps)
+        both = self._in_user_units(self._marginals(*where, observation=observation))
+        return tuple(self._table(values, places, stamps) for values in both)
+
+    def _table(self, values: Floats, places: NDArray[np.int64], stamps: pd.Index[Any]) -> pd.DataFrame:
+        """A row per time, a column per node."""
+        return pd.DataFrame(values, index=stamps, columns=self.graph.nodes[places])
 
     def predict_table(self, nodes: Any = None, times: Any = None, level: float = 0.95) -> pd.DataFrame:
         """Predictions at all pairs of some times and some nodes, with intervals, one row each.
@@ -169,24 +180,53 @@ class FieldResults(GraphEstimator):
             Columns time, node, mean, std, lower, upper (of the field), observation_lower, observation_upper (of a new
             observation) and informed (False where no data reach the node's component).
         """
-        half = half_width(level)
         places, stamps = self._grid_of(nodes, times)
-        mean, std = self.predict_grid(nodes, times, return_std=True)
-        means, stds = mean.to_numpy().ravel(), std.to_numpy().ravel()
-        noisy = np.sqrt(stds**2 + self.noise_ * self.y_scale_**2)
+        field = self.posterior_.marginals(self._axis.numbers(stamps), places)
+        noisy = field.with_noise(self.posterior_.noises)
+        mean, std = self._in_user_units(field)
+        columns = {"mean": mean, "std": std}
+        for name, marginals in (("", field), ("observation_", noisy)):
+            columns[f"{name}lower"], columns[f"{name}upper"] = self._interval(marginals, level)
         return pd.DataFrame(
             {
                 "time": stamps.repeat(len(places)),
                 "node": np.tile(np.asarray(self.graph.nodes[places]), len(stamps)),
-                "mean": means,
-                "std": stds,
-                "lower": means - half * stds,
-                "upper": means + half * stds,
-                "observation_lower": means - half * noisy,
-                "observation_upper": means + half * noisy,
+                **{name: values.ravel() for name, values in columns.items()},
                 "informed": np.tile(self.informed_[places], len(stamps)),
             }
         )
+
+    def _interval(self, marginals: Normals, level: float) -> tuple[Floats, Floats]:
+        """Central intervals of given probability."""
+        half = half_width(level)
+        low, high = (self._values(marginals.quantile(float(ndtr(z)))) for z in (-half, half))
+        return low, high
+
+    def exceedance(
+        self, threshold: float, nodes: Any = None, times: Any = None, *, observation: bool = False
+    ) -> pd.DataFrame:
+        """Probability that the field is above a threshold, at all pairs of some times and some nodes.
+
+        Parameters
+        ----------
+        threshold : float
+            In the units of the values.
+        nodes : sequence of hashable, optional
+            Node names; all nodes by default.
+        times : sequence, optional
+            Times; those observed by default.
+        observation : bool
+            Whether a new noisy observation, rather than the field itself, is above it.
+
+        Returns
+        -------
+        DataFrame
+            A row per time, a column per node.
+        """
+        places, stamps = self._grid_of(nodes, times)
+        level = (read_thresholds(threshold) - self.y_mean_) / self.y_scale_
+        marginals = self._marginals(self._axis.numbers(stamps), places, observation=observation)
+        return self._table(marginals.above(float(level)), places, stamps)
 
     def forecast(self, n_steps: int, nodes: Any = None, return_std: bool = False, observation: bool = False) -> Any:
         """Predict after the last observed time, in steps of the median gap between observed times.
@@ -288,9 +328,17 @@ class FieldResults(GraphEstimator):
         self._require_fit()
         held_back = read_field(self.graph, data, times, y, node=node, time=time, value=value)
         rows, columns = held_back.cells()
-        names, stamps = self.graph.nodes[held_back.nodes[columns]], held_back.times[rows]
-        mean, std = self.predict(names, stamps, return_std=True, observation=True)
-        return regression_report(held_back.y[rows, columns], mean, std)
+        where = self._pairs(self.graph.nodes[held_back.nodes[columns]], held_back.times[rows])
+        marginals, y = self._marginals(*where, observation=True), held_back.y[rows, columns]
+        scores = regression_report(y, *self._in_user_units(marginals))
+        if self._fit.integrated is not None:  # predictions are not normal
+            unit = (y - self.y_mean_) / self.y_scale_
+            scores["nlpd"] = float(np.log(self.y_scale_) - marginals.log_density(unit).mean())
+            scores["crps"] = self.y_scale_ * float(marginals.crps(unit).mean())
+            for percent in (50, 90, 95):
+                low, high = self._interval(marginals, percent / 100)
+                scores[f"coverage_{percent}"] = float(((low <= y) & (y <= high)).mean())
+        return scores
 
     def plot_map(
         self, time: Any, axes: Sequence[Axes] | None = None, *, label: str = "", **options: Any
@@ -344,13 +392,16 @@ class FieldResults(GraphEstimator):
         if times is None:
             first, last = self.times_[0], self.times_[-1]
             times = pd.Index([first + (last - first) * (k / 299) for k in range(300)])
-        mean, std = self.predict_grid([node], times, return_std=True)
+        places, stamps = self._grid_of([node], times)
+        marginals = self._marginals(self._axis.numbers(stamps), places, observation=False)
+        band = [end[:, 0] for end in self._interval(marginals, level)]
         observed = None
         if node in self.nodes_:
             values = self._data.y[:, self.nodes_.get_indexer(pd.Index([node], tupleize_cols=False))[0]]
             known = ~np.isnan(values)
             observed = (self.times_[known], values[known])
-        ax = plot_series(mean.index, mean.iloc[:, 0], std.iloc[:, 0], ax, observed=observed, level=level, label=label)
+        mean = self._values(marginals.mean)[:, 0]
+        ax = plot_series(stamps, mean, None, ax, band=(band[0], band[1]), observed=observed, level=level, label=label)
         ax.set_title(str(node))
         return ax
 
@@ -365,7 +416,7 @@ class FieldResults(GraphEstimator):
             f"{n_times:,} times × {n_nodes:,} nodes, {missing:.1%} of the cells missing, on {self.graph!r}",
             f"engine    {self.engine_} ({self.engine_reason_})",
             f"kernel    {self.kernel_!r}",
-            f"time      {self.posterior_.time.describe()}{unit}",
+            f"time      {self.posterior_.mode.time.describe()}{unit}",
             f"noise     {self.noise_:.4g} (standard deviation {noise:.4g} in the units of the values)",
         ]
         if hasattr(self, "log_marginal_likelihood_"):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from graphmatern.graph import Graph
 
-__all__ = ["SPECTRAL_ENGINES", "load", "spectrum_from_state", "spectrum_state", "write_model"]
+__all__ = ["FIELD_ENGINES", "SPECTRAL_ENGINES", "load", "spectrum_from_state", "spectrum_state", "write_model"]
 
 _PRIORS: dict[str, type[Prior]] = {kind.__name__: kind for kind in (Beta, Gamma, HalfNormal, LogNormal, PCPrior)}
 
@@ -51,6 +51,8 @@ _HOMES = {
 }
 #: Engines whose eigenpairs are worth storing.
 SPECTRAL_ENGINES = ("spectral", "inducing", "eigenvectors")
+#: Methods of fields, all of which use eigenpairs.
+FIELD_ENGINES = ("kronecker", "dense", "state-space", "iterative")
 # A dense decomposition of a component up to this size is quick; its eigenvectors are not worth their bytes.
 _QUICK_COMPONENT = 1500
 

@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
+from graphmatern.estimators._ranges import CORRELATION, Ranges, rule_of_thumb
 from graphmatern.inference import Component, Integrated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from graphmatern.graph import Graph
+    from graphmatern.graph import Graph, Spectrum
     from graphmatern.inference import Fit
 
     Floats = NDArray[np.float64]
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["hyperparameter_draws", "hyperparameter_table", "integrated_from_state", "integrated_state", "table_lines"]
 
 _STRATA = ndtri((np.arange(200) + 0.5) / 200)  # of a standard normal variable
-_PER_LENGTHSCALE = 1.3  # edges: there, correlations on road-like graphs have fallen to a tenth (`BoundKernel.range`)
 
 
-def hyperparameter_draws(fit: Fit, graph: Graph, y_scale: float) -> tuple[dict[str, Floats], dict[str, float], Floats]:
+def hyperparameter_draws(
+    fit: Fit, graph: Graph, y_scale: float, spectrum: Spectrum | None = None
+) -> tuple[dict[str, Floats], dict[str, float], Floats]:
     """Values of the parameters in the caller's units, those at the mode, and weights of the values.
 
     Parameters
@@ -36,6 +38,8 @@ def hyperparameter_draws(fit: Fit, graph: Graph, y_scale: float) -> tuple[dict[s
         The graph, for the unit of lengths.
     y_scale : float
         The unit of the normalised values.
+    spectrum : Spectrum, optional
+        Eigenpairs of the Laplacian in use, from which ranges are measured; else they follow a rule of thumb.
     """
     pairs = list(zip(fit.coordinates, fit.optimum.position, strict=True))
     mode = {one.label: float(one.value(np.array([x]))[0]) for one, x in pairs}
@@ -57,21 +61,40 @@ def hyperparameter_draws(fit: Fit, graph: Graph, y_scale: float) -> tuple[dict[s
         path, _, word = label.rpartition(".")
         prefix = f"{path}." if path else ""
         here = mode[label]
-        if word in ("variance", "noise"):
+        of_time = label.startswith("time.")  # a factor without the unit of the values
+        if word in ("variance", "noise") and not of_time:
             name = prefix + ("sigma" if word == "variance" else "noise")
             named[name], named_mode[name] = y_scale * np.sqrt(numbers), y_scale * float(np.sqrt(here))
         else:
             unit = y_scale if word == "scale" else 1.0
             named[label], named_mode[label] = unit * numbers, unit * here
-        if word == "lengthscale" and graph.has_lengths and not fit.normalized and not label.startswith("time."):
-            length = _PER_LENGTHSCALE * float(graph.edges["length"].mean())
-            named[f"{prefix}range"], named_mode[f"{prefix}range"] = length * numbers, length * here
+        if word == "lengthscale" and graph.has_lengths and not of_time:
+            own_words = [f"{prefix}nu", label] if drawn and f"{prefix}nu" in values else [label]
+            found = _ranges(fit, graph, path, {one: np.append(values[one], mode[one]) for one in own_words}, spectrum)
+            if found is not None:
+                named[f"{prefix}range"], named_mode[f"{prefix}range"] = found[:-1], float(found[-1])
     return named, named_mode, weights
 
 
-def hyperparameter_table(fit: Fit, graph: Graph, y_scale: float = 1.0) -> pd.DataFrame:
+def _ranges(fit: Fit, graph: Graph, path: str, values: dict[str, Floats], spectrum: Spectrum | None) -> Floats | None:
+    """Correlation ranges of a term of the kernel, in the unit of the edges; None where nothing is known of them."""
+    if spectrum is None:
+        return None if fit.normalized else rule_of_thumb(graph, next(reversed(values.values())))
+    kernel = fit.kernel.get_submodule(path.replace("terms", "_terms"))
+    known = np.flatnonzero(np.isfinite(np.stack(list(values.values()))).all(axis=0))
+    measured = Ranges(graph, spectrum).of(kernel, {label.rpartition(".")[2]: x[known] for label, x in values.items()})
+    if measured is None:
+        return None
+    found = np.full(len(next(iter(values.values()))), np.nan)
+    found[known] = measured
+    return found
+
+
+def hyperparameter_table(
+    fit: Fit, graph: Graph, y_scale: float = 1.0, spectrum: Spectrum | None = None
+) -> pd.DataFrame:
     """Mode, mean, standard deviation and quantiles of every parameter that was learned."""
-    values, mode, weights = hyperparameter_draws(fit, graph, y_scale)
+    values, mode, weights = hyperparameter_draws(fit, graph, y_scale, spectrum)
     rows = {}
     for name, numbers in values.items():
         mean = float(weights @ numbers)
@@ -79,7 +102,9 @@ def hyperparameter_table(fit: Fit, graph: Graph, y_scale: float = 1.0) -> pd.Dat
         low, median, high = _quantiles(numbers, weights, (0.025, 0.5, 0.975))
         rows[name] = [mode[name], mean, spread, low, median, high]
     columns = ["mode", "mean", "sd", "2.5%", "50%", "97.5%"]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("parameter")
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("parameter")
+    table.attrs["range"] = "rule of thumb" if spectrum is None else "measured"
+    return table
 
 
 def _quantiles(values: Floats, weights: Floats, levels: tuple[float, ...]) -> list[float]:
@@ -96,7 +121,10 @@ def table_lines(table: pd.DataFrame) -> list[str]:
     if table.empty:
         return []
     shown = table[["mode", "mean", "sd", "2.5%", "97.5%"]].map(lambda x: f"{x:.4g}").rename_axis(None)
-    return ["parameters", *(f"  {line}" for line in shown.to_string().splitlines())]
+    lines = ["parameters", *(f"  {line}" for line in shown.to_string().splitlines())]
+    if any(name.endswith("range") for name in table.index):
+        lines.append(f"  range: where correlations have fallen to {CORRELATION:g}, {table.attrs['range']}")
+    return lines
 
 
 # ---------------------------------------------------------------------- model files
@@ -115,6 +143,7 @@ def integrated_state(integrated: Integrated | None) -> dict[str, Any] | None:
         "draw_weights": integrated.weights,
         "log_evidence": integrated.log_evidence,
         "effective": integrated.effective,
+        "normalized": [one.normalized for one in every],
     }
 
 
@@ -126,7 +155,8 @@ def integrated_from_state(state: dict[str, Any] | None) -> Integrated | None:
     for place, kernel in enumerate(state["kernels"]):
         sites = None if state["sites"] is None else list(state["sites"][place])
         weight, value = float(state["weights"][place]), float(state["values"][place])
-        components.append(Component(kernel, state["positions"][place], weight, value, sites))
+        normalized = state["normalized"][place] if "normalized" in state else None
+        components.append(Component(kernel, state["positions"][place], weight, value, sites, normalized))
     return Integrated(
         None, components, dict(state["draws"]), state["draw_weights"], state["log_evidence"], state["effective"]
     )

@@ -17,7 +17,8 @@ from graphmatern.estimators._data import TrainingData, join_observations, read_o
 from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
 from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
 from graphmatern.estimators._options import check_options, device_of, documented, rules_of, search_of, uses_normalized
-from graphmatern.estimators._results import RegressionResults, noise_of
+from graphmatern.estimators._results import noise_of
+from graphmatern.estimators._scores import RegressionScores
 from graphmatern.inference import (
     ENGINES,
     Known,
@@ -56,7 +57,7 @@ _PINNED = 1e14  # of a constant mean that is known
 
 
 @documented
-class GraphGPRegressor(RegressionResults):
+class GraphGPRegressor(RegressionScores):
     """Gaussian process regression on a graph: values at some nodes in, predictions at all nodes out.
 
     Parameters

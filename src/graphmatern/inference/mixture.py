@@ -1,8 +1,7 @@
 """A mixture of posteriors, one for each of some parameters, with the verbs of a single one.
 
-With weights w_k, means are Σ w_k m_k, variances Σ w_k (v_k + (m_k − m)²), probabilities and densities Σ w_k p_k, and
-quantiles those of the mixture of distributions. Leaving out an observation changes what is known of the parameters:
-p(θ | y₋ᵢ) ∝ p(θ | y) / p(yᵢ | y₋ᵢ, θ), so its weights are w_k / p_k(yᵢ | y₋ᵢ).
+Averages are those of `graphmatern.inference.weighted`. Leaving out an observation changes what is known of the
+parameters: p(θ | y₋ᵢ) ∝ p(θ | y) / p(yᵢ | y₋ᵢ, θ), so its weights are w_k / p_k(yᵢ | y₋ᵢ).
 """
 
 from __future__ import annotations
@@ -11,13 +10,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import logsumexp, ndtr
+from scipy.special import logsumexp
 
 from graphmatern.inference.checks import LeftOut, Pointwise
+from graphmatern.inference.posterior import Draws
+from graphmatern.inference.weighted import Normals, Weighted
 from graphmatern.likelihoods import find_quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Mixture"]
 
 
-class Mixture:
+class Mixture(Draws, Weighted["Posterior"]):
     """A mixture of posteriors of the same processes.
 
     Parameters
@@ -44,11 +45,9 @@ class Mixture:
     """
 
     def __init__(self, makers: Sequence[Callable[[], Posterior]], weights: Floats, likelihood: Likelihood) -> None:
-        self._makers, self.weights, self._likelihood = list(makers), weights, likelihood
+        super().__init__(makers, weights)
+        self._likelihood = likelihood
         self._replaced: Likelihood | None = None
-
-    def __repr__(self) -> str:
-        return f"Mixture({len(self.weights)} components of {self.components[0]!r})"
 
     @cached_property
     def components(self) -> list[Posterior]:
@@ -80,16 +79,6 @@ class Mixture:
     def n_replicates(self) -> int:
         """Number of replicates."""
         return self.components[0].n_replicates
-
-    # ------------------------------------------------------------------ averages
-    def _average(self, values: Sequence[Floats]) -> Floats:
-        return np.asarray(np.tensordot(self.weights, np.stack(values), axes=1))
-
-    def _combined(self, pairs: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
-        """Mean and variance of the mixture, given those of the components."""
-        means, variances = (np.stack(values) for values in zip(*pairs, strict=True))
-        mean = self._average(list(means))
-        return mean, self._average(list(variances + (means - mean) ** 2))
 
     # ------------------------------------------------------------------ linear effects
     @property
@@ -123,26 +112,16 @@ class Mixture:
 
     def latent_covariance(self, nodes: Longs, row: int = 0) -> Floats:
         """Covariance of one process; shape (n_nodes, n_nodes)."""
-        means = np.stack([one.latent_mean(nodes)[row] for one in self.components])
-        away = means - self.weights @ means
-        inner = self._average([one.latent_covariance(nodes, row) for one in self.components])
-        return np.asarray(inner + away.T @ (self.weights[:, None] * away))
-
-    def _shared_out(self, n_samples: int, rng: np.random.Generator) -> list[tuple[Posterior, int]]:
-        """How many of some draws come from which component."""
-        counts = rng.multinomial(n_samples, self.weights)
-        return [(one, int(count)) for one, count in zip(self.components, counts, strict=True) if count]
+        means = [one.latent_mean(nodes)[row] for one in self.components]
+        return self._combined_covariance(means, [one.latent_covariance(nodes, row) for one in self.components])
 
     def latent_samples(self, n_samples: int, nodes: Longs, rng: np.random.Generator, row: int = 0) -> Floats:
         """Draws of one process; shape (n_samples, n_nodes)."""
-        parts = self._shared_out(n_samples, rng)
-        drawn = np.concatenate([one.latent_samples(count, nodes, rng, row) for one, count in parts])
-        return rng.permutation(drawn)
+        return self._drawn(n_samples, rng, lambda one, count: one.latent_samples(count, nodes, rng, row))
 
     def joint_samples(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
         """Draws of all latent processes, of the first replicate; shape (n_samples, n_latents, n_nodes)."""
-        parts = self._shared_out(n_samples, rng)
-        return rng.permutation(np.concatenate([one.joint_samples(count, nodes, rng) for one, count in parts]))
+        return self._drawn(n_samples, rng, lambda one, count: one.joint_samples(count, nodes, rng))
 
     def class_probabilities(self, nodes: Longs) -> Floats:
         """Probabilities of the classes; shape (n_nodes, n_classes)."""
@@ -169,10 +148,9 @@ class Mixture:
 
     def covariance(self, nodes: Longs, replicate: int = 0, *, offset: Floats | float = 0.0) -> Floats:
         """Covariance of the response of one replicate; shape (n_nodes, n_nodes)."""
-        means = np.stack([one.moments(nodes, offset=offset)[0][replicate] for one in self.components])
-        away = means - self.weights @ means
-        inner = self._average([one.covariance(nodes, replicate, offset=offset) for one in self.components])
-        return np.asarray(inner + away.T @ (self.weights[:, None] * away))
+        means = [one.moments(nodes, offset=offset)[0][replicate] for one in self.components]
+        covariances = [one.covariance(nodes, replicate, offset=offset) for one in self.components]
+        return self._combined_covariance(means, covariances)
 
     def quantile(
         self, nodes: Longs, level: float, *, observation: bool, replicate: int = 0, offset: Floats | float = 0.0
@@ -186,10 +164,7 @@ class Mixture:
         # That of η, mapped by an increasing function.
         means = np.stack([one.latent_mean(nodes)[replicate] + offset for one in self.components])
         variances = np.stack([one.latent_variance(nodes)[replicate] for one in self.components])
-        deviations = np.sqrt(np.maximum(variances, 1e-300))
-        centre, spread = self._combined(list(zip(means, variances, strict=True)))
-        found = find_quantile(lambda x: self.weights @ ndtr((x - means) / deviations), level, centre, spread)
-        return self.components[0].response_of(found)
+        return self.response_of(Normals(self.weights, means, variances).quantile(level))
 
     def cdf(self, nodes: Longs, y: Floats, *, replicate: int = 0, offset: Floats | float = 0.0) -> Floats:
         """Probabilities that new observations are at most ``y``; shape (n_nodes,)."""
@@ -218,26 +193,12 @@ class Mixture:
         offset: Floats | float = 0.0,
     ) -> Floats:
         """New observations of one replicate, each by itself; shape (n_samples, n_nodes)."""
-        drawn = [
-            one.draw_observations(count, nodes, rng, replicate=replicate, offset=offset)
-            for one, count in self._shared_out(n_samples, rng)
-        ]
-        return np.concatenate(drawn)
+        options: dict[str, Any] = {"replicate": replicate, "offset": offset}
+        return self._drawn(n_samples, rng, lambda one, count: one.draw_observations(count, nodes, rng, **options))
 
-    def samples(
-        self,
-        n_samples: int,
-        nodes: Longs,
-        rng: np.random.Generator,
-        replicate: int,
-        size: int,
-        *,
-        offset: Floats | float = 0.0,
-    ) -> Iterator[Floats]:
-        """Draws of the response of one replicate, ``size`` at a time; each of shape (up to size, n_nodes)."""
-        for start in range(0, n_samples, size):
-            drawn = self.latent_samples(min(size, n_samples - start), nodes, rng, replicate)
-            yield self.components[0].response_of(drawn + offset)
+    def response_of(self, latent: Floats) -> Floats:
+        """The response g(η) of latent values; shape as ``latent``."""
+        return self.components[0].response_of(latent)
 
     # ------------------------------------------------------------------ observations against what others say of them
     def left_out(self) -> dict[int, LeftOut]:

@@ -6,6 +6,7 @@ sites' potentials p and for ηH, the mean of η is hᵀb̂ + m − M b̂ and its
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ _NOTHING_LEFT = 1e-10
 _NODES_AT_ONCE = 4096
 _ENTRIES_AT_ONCE = 2**24  # of what predictions of coupled classes hold, each class times labels times nodes
 
-__all__ = ["Part", "Posterior"]
+__all__ = ["Draws", "Part", "Posterior"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,34 @@ class Part:
         return self.predictive.means(nodes, self.precision[:, None] * self.group.design)
 
 
-class Posterior:
+class Draws(ABC):
+    """Draws of the response, a few at a time, of whatever has draws of the latent processes."""
+
+    @abstractmethod
+    def latent_samples(self, n_samples: int, nodes: Longs, rng: np.random.Generator, row: int = 0) -> Floats:
+        """Draws of one process; shape (n_samples, n_nodes)."""
+
+    @abstractmethod
+    def response_of(self, latent: Floats) -> Floats:
+        """The response g(η) of latent values; shape as ``latent``."""
+
+    def samples(
+        self,
+        n_samples: int,
+        nodes: Longs,
+        rng: np.random.Generator,
+        replicate: int,
+        size: int,
+        *,
+        offset: Floats | float = 0.0,
+    ) -> Iterator[Floats]:
+        """Draws of the response of one replicate, ``size`` at a time; each of shape (up to size, n_nodes)."""
+        for start in range(0, n_samples, size):
+            drawn = self.latent_samples(min(size, n_samples - start), nodes, rng, replicate)
+            yield self.response_of(drawn + offset)
+
+
+class Posterior(Draws):
     """Latent processes, one for each class or one for each replicate, and the response g(η) of numbers.
 
     Parameters
@@ -426,21 +454,6 @@ class Posterior:
         """New observations of one replicate, each by itself; shape (n_samples, n_nodes)."""
         mean, variance = self.latent_mean(nodes)[replicate] + offset, self.latent_variance(nodes)[replicate]
         return self._numeric.draw(mean + np.sqrt(variance) * rng.standard_normal((n_samples, len(nodes))), rng)
-
-    def samples(
-        self,
-        n_samples: int,
-        nodes: Longs,
-        rng: np.random.Generator,
-        replicate: int,
-        size: int,
-        *,
-        offset: Floats | float = 0.0,
-    ) -> Iterator[Floats]:
-        """Draws of the response of one replicate, ``size`` at a time; each of shape (up to size, n_nodes)."""
-        for start in range(0, n_samples, size):
-            drawn = self.latent_samples(min(size, n_samples - start), nodes, rng, replicate)
-            yield self._numeric.response(drawn + offset)
 
     # ------------------------------------------------------------------ observations against what others say of them
     def left_out(self) -> dict[int, checks.LeftOut]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["Conditioned", "DataForms", "Engine", "Predictive", "Process", "Solution"]
+__all__ = ["Conditioned", "DataForms", "Engine", "Family", "Predictive", "Process", "Solution"]
 
 
 class Solution:
@@ -231,7 +231,57 @@ class Process(ABC):
         """Return the process under these sites at any node; it stays valid."""
 
 
-class Engine(ABC):
+class Family(ABC):
+    """Processes of one kind, as a function of unconstrained coordinates: what is said about parameters.
+
+    Attributes
+    ----------
+    coordinates : list of Coordinate
+        What can be learned, with bounds and priors.
+    """
+
+    coordinates: list[Coordinate]
+
+    @abstractmethod
+    def kernel(self, position: Floats) -> Kernel:
+        """Return the kernel at some coordinates, a copy."""
+
+    @property
+    @abstractmethod
+    def matrix_size(self) -> int:
+        """Rows of the largest dense matrix that is factorised often."""
+
+    # ------------------------------------------------------------------ what follows, unless a family knows better
+    def values_of(self, positions: Floats) -> dict[str, Floats]:
+        """Values of the parameters that the coordinates are named after, at some positions; each of shape (n,)."""
+        columns = zip(self.coordinates, positions.T, strict=True)
+        return {one.label: np.asarray(one.value(x)) for one, x in columns}
+
+    @property
+    def distinguished_by(self) -> tuple[str, float] | None:
+        """Name and value of what distinguishes this family among its candidates, if anything."""
+        return None
+
+    def log_prior(self) -> float:
+        """Log prior of what distinguishes this family among its candidates."""
+        return 0.0
+
+    def trusted(self, position: Floats) -> bool:
+        """Whether an optimum found here is accurate enough to be preferred to other candidates'."""
+        del position
+        return True
+
+    def release(self) -> None:
+        """Give back working memory; it is taken again when needed."""
+        return
+
+    def report(self, position: Floats) -> dict[str, Any]:
+        """What a fit that ended here should say beside its numbers; warns of what is wrong there."""
+        del position
+        return {}
+
+
+class Engine(Family):
     """Processes of one kind on one graph, as a function of unconstrained coordinates.
 
     Attributes
@@ -247,7 +297,6 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
-    coordinates: list[Coordinate]
     start: Floats
     groups: list[Group]
 
@@ -272,10 +321,6 @@ class Engine(ABC):
     @abstractmethod
     def at(self, position: Floats) -> Process:
         """Return the process at some coordinates; the last one returned is the only one that is valid."""
-
-    @abstractmethod
-    def kernel(self, position: Floats) -> Kernel:
-        """Return the kernel at some coordinates, a copy."""
 
     # ------------------------------------------------------------------ what follows, unless an engine knows better
     #: Nats to be gained at which a search may stop.
@@ -306,29 +351,10 @@ class Engine(ABC):
         """Derivatives of the logarithms of the parameters that the coordinates are named after."""
         return np.eye(len(position))
 
-    def values_of(self, positions: Floats) -> dict[str, Floats]:
-        """Values of the parameters that the coordinates are named after, at some positions; each of shape (n,)."""
-        columns = zip(self.coordinates, positions.T, strict=True)
-        return {one.label: np.asarray(one.value(x)) for one, x in columns}
-
-    @property
-    def distinguished_by(self) -> tuple[str, float] | None:
-        """Name and value of what distinguishes this engine among its candidates, if anything."""
-        return None
-
-    def log_prior(self) -> float:
-        """Log prior of what distinguishes this engine among its candidates."""
-        return 0.0
-
     def bounded(self, position: Floats) -> Engine | None:
         """Another engine to go on with, where an optimum of this one lies out of bounds that it cannot enforce."""
         del position
         return None
-
-    def trusted(self, position: Floats) -> bool:
-        """Whether an optimum found here is accurate enough to be preferred to other candidates'."""
-        del position
-        return True
 
     def begin_roughly(self) -> None:
         """Evaluate roughly until `refine` is called, where that saves time: a search leaves most of it behind."""
@@ -349,12 +375,3 @@ class Engine(ABC):
     def matrix_size(self) -> int:
         """Rows of the largest dense matrix that is factorised often."""
         return max(len(group.nodes) for group in self.groups)
-
-    def release(self) -> None:
-        """Give back working memory; it is taken again when needed."""
-        return
-
-    def report(self, position: Floats) -> dict[str, Any]:
-        """What a fit that ended here should say beside its numbers; warns of what is wrong there."""
-        del position
-        return {}

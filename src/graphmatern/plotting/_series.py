@@ -20,9 +20,10 @@ __all__ = ["plot_series"]
 def plot_series(
     times: Any,
     mean: ArrayLike,
-    std: ArrayLike,
+    std: ArrayLike | None,
     ax: Axes | None = None,
     *,
+    band: tuple[ArrayLike, ArrayLike] | None = None,
     observed: tuple[Any, ArrayLike] | None = None,
     level: float = 0.95,
     label: str = "",
@@ -33,10 +34,14 @@ def plot_series(
     ----------
     times : sequence of numbers or dates, shape (n_times,)
         Increasing times.
-    mean, std : array_like, shape (n_times,)
-        Predictions and their standard deviations.
+    mean : array_like, shape (n_times,)
+        Predictions.
+    std : array_like, shape (n_times,), optional
+        Their standard deviations; not needed where ``band`` is given.
     ax : Axes, optional
         Where to draw; a new figure by default.
+    band : tuple of array_like, each of shape (n_times,), optional
+        Lower and upper end of the band; by default that of normal predictions.
     observed : tuple of (times, values), optional
         Observations.
     level : float
@@ -54,10 +59,13 @@ def plot_series(
     >>> axes = gm.plotting.plot_series([0.0, 1.0, 2.0], [0.0, 1.0, 0.5], np.ones(3), observed=([1.0], [1.2]))
     """
     ax = new_axes(ax)
-    middle, half = np.asarray(mean, dtype=np.float64), half_width(level) * np.asarray(std, dtype=np.float64)
+    middle = np.asarray(mean, dtype=np.float64)
+    if band is None:
+        half = half_width(level) * np.asarray(std, dtype=np.float64)
+        band = middle - half, middle + half
     (line,) = ax.plot(times, middle, linewidth=1.8, label="mean")
     name, colour = f"{100 * level:g} % interval", line.get_color()
-    ax.fill_between(times, middle - half, middle + half, color=colour, alpha=0.2, linewidth=0, label=name)
+    ax.fill_between(times, *band, color=colour, alpha=0.2, linewidth=0, label=name)
     if observed is not None:
         ax.plot(*observed, linestyle="", marker="o", markersize=4, color="black", label="observed", zorder=3)
     if isinstance(times, pd.DatetimeIndex):

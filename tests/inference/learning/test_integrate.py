@@ -174,7 +174,7 @@ def test_default_priors_follow_the_units_of_data_and_graph() -> None:
 
 
 def test_auto_integrates_where_it_can_matter() -> None:
-    few = Observations(np.arange(10), np.zeros((10, 1)), np.ones((CITY.n_nodes, 1)))
-    many = Observations(np.zeros(3000, dtype=np.int64), np.zeros((3000, 1)), np.ones((CITY.n_nodes, 1)))
-    assert is_worth_it(Problem(CITY, None, Gaussian(), few), "spectral")
-    assert not is_worth_it(Problem(CITY, None, Gaussian(), many), "spectral")
+    assert is_worth_it(10, 40, "spectral")
+    assert not is_worth_it(3_000, 40, "spectral")
+    assert is_worth_it(10, 50_000, "markov")
+    assert not is_worth_it(10, 50_000, "moments")

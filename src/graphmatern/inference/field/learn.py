@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from gpytorch.kernels import MaternKernel
 
-from graphmatern.errors import NumericalError
-from graphmatern.inference.field.markov_time import markov_order
+from graphmatern._validation import FaultList
+from graphmatern.errors import KernelError, NumericalError
 from graphmatern.inference.field.methods import choose_method
-from graphmatern.inference.field.objective import FieldObjective
-from graphmatern.inference.field.posterior import FieldPosterior
-from graphmatern.inference.field.time_kernel import TimeKernel
+from graphmatern.inference.field.posterior import FieldMixture
+from graphmatern.inference.field.problem import START_GAPS, FieldModel, median_gap, time_kernel_of
+from graphmatern.inference.field.time_priors import time_priors
+from graphmatern.inference.learning.integrate import (
+    Effort,
+    Searched,
+    integrate,
+    is_worth_it,
+    recompose,
+    reweigh,
+)
 from graphmatern.inference.learning.learn import search_minimum
 from graphmatern.inference.learning.optimize import curvature
 from graphmatern.inference.learning.parameters import (
-    START_LENGTHSCALES,
-    Coordinate,
-    PriorsAndBounds,
-    free_parameters,
     with_priors,
 )
-from graphmatern.inference.learning.problem import Fit, Search
-from graphmatern.inference.spectral.engine import eigenpairs_used, typical_starts
-from graphmatern.kernels import Matern
+from graphmatern.inference.learning.problem import Fit
+from graphmatern.inference.spectral.engine import typical_starts
 from graphmatern.likelihoods import Gaussian
 
 if TYPE_CHECKING:
@@ -37,70 +40,20 @@ if TYPE_CHECKING:
 
     from graphmatern.graph import Graph
     from graphmatern.inference.field.covariance import FieldGrid
-    from graphmatern.inference.field.fill_in import IterativeOptions
+    from graphmatern.inference.field.objective import FieldObjective
+    from graphmatern.inference.field.problem import FieldProblem
     from graphmatern.inference.learning.optimize import Optimum
     from graphmatern.inference.learning.problem import Known
-    from graphmatern.kernels import BoundKernel, Kernel
 
     Floats = NDArray[np.float64]
 
-__all__ = ["COSTLY_CELLS", "FieldProblem", "densest_patch", "learn_field", "median_gap", "order_of"]
+__all__ = ["COSTLY_CELLS", "densest_patch", "learn_field", "update_field"]
 
 COSTLY_CELLS = 200_000  # beyond which an evaluation takes seconds
-_START_NOISE = 0.1
 _PATCH_CELLS = 1500  # of the part of the grid on which a fit to more than four times as many cells begins
 _SAMPLE_CELLS = 60_000  # of a larger part, on which a fit to a costly grid goes on; or,
 _SAMPLE_SHARE = 0.04  # where that is more, this share of the cells: it costs a hundredth of the whole
 _ENOUGH_NATS = 0.02  # gain at which a fit to a costly grid stops: parameters are then within a fifth of their errors
-_FIT_TOLERANCE = 1e-4  # of solves in a fit to a costly grid
-_DEFAULT_ORDER = 1  # derivatives of the process behind the default kernel on time
-_START_GAPS = (1.0, 5.0, 25.0)  # lengthscales in time that are tried, in units of the median gap between times
-
-
-@dataclass(frozen=True, eq=False)
-class FieldProblem:
-    """What to fit to what.
-
-    Attributes
-    ----------
-    graph : Graph
-        The graph.
-    kernel : Kernel, optional
-        Kernel on the graph with starting values; by default Matérn, started from the data. It is not changed.
-    time_kernel : gpytorch.kernels.Kernel, optional
-        Kernel on time with starting values; by default Matérn 3/2, started from the data. It is not changed.
-    grid : FieldGrid
-        The observations.
-    constant : bool
-        Whether the mean is an unknown constant rather than 0.
-    normalized : bool
-        Which Laplacian.
-    n_eigenpairs : int, optional
-        Eigenpairs of the graph; all of a graph of moderate size by default.
-    method : {"kronecker", "dense", "state-space", "iterative"}
-        How to solve.
-    iterative : IterativeOptions
-        Accuracy of the iterative method.
-    noise : float, optional
-        Noise variance to start from; 0.1 by default.
-    rules : PriorsAndBounds
-        What is known about the parameters of ``kernel`` and the noise. What ``time_kernel`` knows of its own counts.
-    search : Search
-        How to look for the best of them.
-    """
-
-    graph: Graph
-    kernel: Kernel | None
-    time_kernel: Any
-    grid: FieldGrid
-    constant: bool
-    normalized: bool
-    n_eigenpairs: int | None
-    method: str
-    iterative: IterativeOptions
-    noise: float | None = None
-    rules: PriorsAndBounds = field(default_factory=PriorsAndBounds)
-    search: Search = field(default_factory=Search)
 
 
 def learn_field(problem: FieldProblem, known: Known | None = None, *, costly_cells: int = COSTLY_CELLS) -> Fit:
@@ -119,81 +72,84 @@ def learn_field(problem: FieldProblem, known: Known | None = None, *, costly_cel
     Returns
     -------
     Fit
-        Its ``posterior`` is a `FieldPosterior`, its ``engine`` the method.
+        Its ``posterior`` is a `FieldPosterior` or a `FieldMixture`, its ``engine`` the method.
     """
-    model = _Model.of(problem, costly=problem.grid.y.size > costly_cells)
-    objective = model.objective(problem.grid, problem.method)
-    penalised = with_priors(objective, model.coordinates)
-    optimum = _search(model, objective) if known is None else known.optimum
-    system = objective.system_at(optimum.position)
-    # Later evaluations of the objective move its own kernels.
-    kernel, time = copy.deepcopy(model.bound.kernel), copy.deepcopy(model.time)
-    posterior = FieldPosterior(model.bound.spectrum, time, system, constant=problem.constant)
-    likelihood = Gaussian(float(np.exp(optimum.position[-1])))
-    coordinates = model.coordinates
-    return Fit(problem.method, "", problem.normalized, kernel, likelihood, posterior, optimum, coordinates, penalised)
+    if known is None:
+        problem = replace(problem, integrate=_integrates(problem))
+    else:
+        problem = replace(problem, integrate=known.integrated is not None)
+    model = FieldModel.of(problem, costly=problem.grid.y.size > costly_cells)
+    fit, searched = _learn(model, known)
+    if not problem.integrate or not model.coordinates:
+        return fit
+    mix = partial(FieldMixture, mode=fit.posterior)
+    if known is None or known.integrated is None:
+        integrated = integrate(Effort(problem.grid.n_observed), [searched], mix)
+    else:
+        components = known.integrated.components
+        makers = [partial(searched.objective.posterior, one.position) for one in components]
+        integrated = recompose(components, makers, mix, known.integrated)
+    return replace(fit, posterior=integrated.posterior, integrated=integrated)
 
 
-@dataclass(frozen=True, eq=False)
-class _Model:
-    """The kernels, whose parameters the objectives on the whole grid and on parts of it move.
+def update_field(problem: FieldProblem, known: Known) -> Fit:
+    """Condition on more data at the parameters of an earlier fit, weighing them anew where they were integrated over.
 
-    Attributes
+    Parameters
     ----------
     problem : FieldProblem
-        What to fit.
-    bound, time : BoundKernel, TimeKernel
-        Kernels on the graph and on time.
-    coordinates : list of Coordinate
-        What is learned: graph, time, noise.
-    start : ndarray, shape (n_coordinates,)
-        The kernels' own values.
-    n_graph : int
-        How many coordinates belong to the kernel on the graph.
-    costly : bool
-        Whether every evaluation counts; else steps that trust no part of the grid are safer.
+        With all data, and the kernels that were learned.
+    known : Known
+        Where the earlier fit ended.
     """
-
-    problem: FieldProblem
-    bound: BoundKernel
-    time: TimeKernel
-    coordinates: list[Coordinate]
-    start: Floats
-    n_graph: int
-    costly: bool
-
-    @classmethod
-    def of(cls, problem: FieldProblem, *, costly: bool) -> _Model:
-        kernel = Matern(1.5, START_LENGTHSCALES[0]) if problem.kernel is None else copy.deepcopy(problem.kernel)
-        if isinstance(kernel, Matern):
-            kernel.set_params(nu=kernel.values()["nu"])  # from here on it has a value
-        count = eigenpairs_used(problem.graph, problem.n_eigenpairs)
-        bound = kernel.on(problem.graph, problem.normalized, count)
-        time = TimeKernel(_default_time_kernel(problem.grid) if problem.time_kernel is None else problem.time_kernel)
-        _, on_graph, own = free_parameters(kernel, problem.rules)
-        in_time = [Coordinate(label, *bounds) for label, bounds in zip(time.labels, time.bounds(), strict=True)]
-        coordinates = [*on_graph, *in_time, problem.rules.coordinate("noise")]
-        log_noise = np.log(_START_NOISE if problem.noise is None else problem.noise)
-        start = np.concatenate([own, time.position(), [log_noise]])
-        return cls(problem, bound, time, coordinates, start, len(own), costly)
-
-    def objective(self, part: FieldGrid, method: str) -> FieldObjective:
-        """The objective on a part of the grid."""
-        problem = self.problem
-        options = replace(problem.iterative, fit_tolerance=_FIT_TOLERANCE) if self.costly else problem.iterative
-        return FieldObjective(self.bound, self.time, part, constant=problem.constant, method=method, options=options)
+    problem = replace(problem, integrate=known.integrated is not None)
+    model = FieldModel.of(problem, costly=False)
+    fit, searched = _learn(model, known)
+    if known.integrated is None:
+        return fit
+    objectives = [(model, searched.objective)] * len(known.integrated.components)
+    integrated = reweigh(known.integrated, objectives, partial(FieldMixture, mode=fit.posterior))
+    return replace(fit, posterior=integrated.posterior, integrated=integrated)
 
 
-def _search(model: _Model, objective: FieldObjective) -> Optimum:
+def _learn(model: FieldModel, known: Known | None) -> tuple[Fit, Searched]:
+    """The mode of the parameters, and the field there."""
+    problem = model.problem
+    objective = model.objective(problem.grid, problem.method)
+    penalised = with_priors(objective, model.every)
+    optimum = _search(model, objective) if known is None else known.optimum
+    posterior = objective.posterior(optimum.position)
+    kernel, likelihood = copy.deepcopy(model.bound.kernel), Gaussian(float(np.exp(optimum.position[-1])))
+    fit = Fit(problem.method, "", problem.normalized, kernel, likelihood, posterior, optimum, model.every, penalised)
+    return fit, Searched(model, objective, penalised, optimum)
+
+
+def _integrates(problem: FieldProblem) -> bool:
+    """Whether the parameters are integrated over: where that was asked for, and there are some to be learned."""
+    if problem.search.optimizer is None or problem.integrate is False:
+        return False
+    proper = time_priors(time_kernel_of(problem), 1.0, 1.0) is not None
+    if problem.integrate == "auto":
+        count, n_nodes = problem.grid.n_observed, problem.graph.n_nodes
+        return proper and is_worth_it(count, n_nodes, problem.method)
+    if not proper:
+        rule = "must be False for kernels with parameters of which nothing is known"
+        faults = FaultList("nothing was fitted", KernelError)
+        remedy = "Register a prior for each of its parameters with the kernel, or give them bounds."
+        raise faults.raise_now("integrate", rule, f"True and {time_kernel_of(problem).describe()}", remedy)
+    return True
+
+
+def _search(model: FieldModel, objective: FieldObjective) -> Optimum:
     """The best parameters."""
     problem, grid = model.problem, model.problem.grid
     start, per_cell = model.start, None
     if problem.search.optimizer is not None:
         start, per_cell = _begin(model, objective)
     optimum = search_minimum(
-        with_priors(objective, model.coordinates),
+        with_priors(objective, model.every),
         start,
-        model.coordinates,
+        model.every,
         problem.search,
         hessian=None if per_cell is None else grid.n_observed * per_cell,
         to_gain=_ENOUGH_NATS if model.costly else None,
@@ -205,7 +161,7 @@ def _search(model: _Model, objective: FieldObjective) -> Optimum:
     return optimum
 
 
-def _begin(model: _Model, objective: FieldObjective) -> tuple[Floats, Floats | None]:
+def _begin(model: FieldModel, objective: FieldObjective) -> tuple[Floats, Floats | None]:
     """Where to begin on the whole grid and, where every evaluation counts, the curvature there for a single cell.
 
     What a part of the grid says is nearly right, and so is its curvature, for as many parts as there are.
@@ -223,7 +179,7 @@ def _begin(model: _Model, objective: FieldObjective) -> tuple[Floats, Floats | N
     return start, per_cell
 
 
-def _choose_start(model: _Model, objective: FieldObjective) -> Floats:
+def _choose_start(model: FieldModel, objective: FieldObjective) -> Floats:
     """The most likely of the kernels' own values and of a few lengthscales, in time and on the graph.
 
     Where the caller gave a kernel on the graph, lengthscales in time are compared at its own values, then those on the
@@ -232,7 +188,7 @@ def _choose_start(model: _Model, objective: FieldObjective) -> Floats:
     problem, own, count = model.problem, model.start, model.n_graph
     on_graph = typical_starts(model.coordinates[:count], own[:count])
     gap = median_gap(problem.grid.times)
-    in_time = model.time.starts([factor * gap for factor in _START_GAPS])
+    in_time = model.time.starts([factor * gap for factor in START_GAPS])
     if problem.time_kernel is not None or not in_time:
         in_time = [own[count:-1], *in_time]
     if problem.kernel is None and on_graph:
@@ -247,11 +203,11 @@ def _choose_start(model: _Model, objective: FieldObjective) -> Floats:
 
 
 def _most_likely(
-    model: _Model, objective: FieldObjective, pairs: Iterable[tuple[Floats, Floats]]
+    model: FieldModel, objective: FieldObjective, pairs: Iterable[tuple[Floats, Floats]]
 ) -> tuple[Floats, float]:
     """The best of some starts on the graph and in time, and its value; the first where numbers break down at all."""
-    low, high = np.array([(one.low, one.high) for one in model.coordinates]).T
-    penalised = with_priors(lambda theta: (objective.value(theta), np.zeros_like(theta)), model.coordinates)
+    low, high = np.array([(one.low, one.high) for one in model.every]).T
+    penalised = with_priors(lambda theta: (objective.value(theta), np.zeros_like(theta)), model.every)
     starts: list[Floats] = [np.clip(np.concatenate([*pair, model.start[-1:]]), low, high) for pair in pairs]
     values = []
     for start in starts:
@@ -264,17 +220,17 @@ def _most_likely(
 
 
 def _learn_part(
-    model: _Model, objective: FieldObjective, start: Floats, per_cell: Floats | None = None
+    model: FieldModel, objective: FieldObjective, start: Floats, per_cell: Floats | None = None
 ) -> tuple[Floats, Floats | None]:
     """Optimum on a part of the grid and, where every evaluation counts, the curvature there for a single cell.
 
     The curvature is made positive definite. Where numbers break down, the start is returned.
     """
     count = objective.grid.n_observed
-    penalised = with_priors(objective, model.coordinates)
+    penalised = with_priors(objective, model.every)
     guess = None if per_cell is None else count * per_cell
     try:
-        optimum = search_minimum(penalised, start, model.coordinates, model.problem.search, hessian=guess)
+        optimum = search_minimum(penalised, start, model.every, model.problem.search, hessian=guess)
         if not model.costly:
             return optimum.position, None
         values, vectors = np.linalg.eigh(curvature(penalised, optimum.position, 1e-3) / count)
@@ -282,22 +238,6 @@ def _learn_part(
         return start, None
     values = np.maximum(np.abs(values), 1e-4 * float(np.abs(values).max()))
     return optimum.position, (vectors * values) @ vectors.T
-
-
-def _default_time_kernel(grid: FieldGrid) -> MaternKernel:
-    kernel = MaternKernel(nu=_DEFAULT_ORDER + 0.5).double()
-    kernel.lengthscale = _START_GAPS[1] * median_gap(grid.times)
-    return kernel
-
-
-def order_of(time_kernel: Any) -> int | None:
-    """`markov_order` of a caller's kernel on time, or of the default one."""
-    return _DEFAULT_ORDER if time_kernel is None else markov_order(time_kernel)
-
-
-def median_gap(times: Floats) -> float:
-    """Median difference of successive times, 1 where there is only one time."""
-    return float(np.median(np.diff(times))) if len(times) > 1 else 1.0
 
 
 def densest_patch(graph: Graph, grid: FieldGrid, limit: int) -> FieldGrid:

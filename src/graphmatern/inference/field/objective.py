@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 
-from graphmatern.inference.effects import Effects, GaussianEvidence
 from graphmatern.inference.field.covariance import FieldCovariance, ObservedBasis
+from graphmatern.inference.field.posterior import FieldPosterior, gather_evidence
 from graphmatern.inference.field.state_space import StateSpace
 from graphmatern.inference.field.systems import FewCells, FieldSystem, ManyCells, WholeGrid
-from graphmatern.inference.learning.parameters import move_parameters
+from graphmatern.inference.learning.parameters import PriorsAndBounds, move_parameters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from graphmatern.inference.effects import GaussianEvidence
     from graphmatern.inference.field.covariance import FieldGrid
     from graphmatern.inference.field.fill_in import IterativeOptions
     from graphmatern.inference.field.time_kernel import TimeKernel
+    from graphmatern.inference.learning.parameters import Coordinate
     from graphmatern.kernels import BoundKernel
 
     Floats = NDArray[np.float64]
 
-__all__ = ["FieldObjective", "gather_evidence"]
+__all__ = ["FieldObjective"]
 
 
 class _Evaluation(NamedTuple):
@@ -42,7 +45,7 @@ class FieldObjective:
     """Negative log marginal likelihood of the observed cells, a constant mean integrated out under a flat prior.
 
     It is a function of the free parameters of the kernel on the graph and of that on time, unconstrained, and last of
-    the logarithm of the noise variance. The log priors registered with the kernel on time count.
+    the logarithm of the noise variance.
 
     Parameters
     ----------
@@ -58,7 +61,15 @@ class FieldObjective:
         How to solve.
     options : IterativeOptions
         Of the iterative method.
+    noise : Coordinate
+        Bounds and prior of the noise variance.
+    time_priors : bool
+        Whether log priors registered with the kernel on time, densities of its parameters, count; else they have a part
+        in the priors of the coordinates.
     """
+
+    #: What an integration asks of any objective: Gaussian noise has no sites, and the curvature is not known.
+    information = None
 
     def __init__(
         self,
@@ -69,6 +80,8 @@ class FieldObjective:
         constant: bool,
         method: str,
         options: IterativeOptions,
+        noise: Coordinate | None = None,
+        time_priors: bool = True,
     ) -> None:
         self.bound = bound
         self.time = time
@@ -76,6 +89,8 @@ class FieldObjective:
         self.constant = constant
         self.method = method
         self.options = options
+        self.coordinates = [PriorsAndBounds().coordinate("noise") if noise is None else noise]
+        self._time_priors = time_priors
         self._basis = ObservedBasis(bound.spectrum.basis[grid.nodes])
         self._filled: Floats | None = None
         self._latest: tuple[Floats, FieldSystem] | None = None
@@ -125,10 +140,20 @@ class FieldObjective:
         if isinstance(system, ManyCells):
             self._filled = system.filled
         self._latest = theta.copy(), system
-        value, prior = evidence.negative_log_likelihood(), self.time.log_prior()
+        value, prior = evidence.negative_log_likelihood(), self.time.log_prior() if self._time_priors else None
         if prior is not None:
             value -= prior.item()
         return _Evaluation(value, system, evidence, solved, time, weights, prior)
+
+    def sites(self) -> None:
+        """None: noise that is Gaussian."""
+        return
+
+    def posterior(self, theta: Floats, sites: None = None) -> FieldPosterior:
+        """Condition on the observations, at some parameters; later evaluations change nothing about it."""
+        del sites
+        system = self.system_at(theta)
+        return FieldPosterior(self.bound.spectrum, copy.deepcopy(self.time), system, constant=self.constant)
 
     def value(self, theta: Floats) -> float:
         """Return the value alone, which takes a fraction of the time that the derivatives take."""
@@ -167,13 +192,3 @@ class FieldObjective:
         in_time = self.time.pull(outputs, cotangents)
         in_log_noise = 0.5 * at.system.covariance.rho * change.in_noise
         return at.value, np.concatenate([on_graph, in_time, [in_log_noise]])
-
-
-def gather_evidence(
-    system: FieldSystem, constant: bool, log_determinant: float, *, in_fit: bool = False
-) -> tuple[GaussianEvidence, Floats]:
-    """Marginal likelihood of the observations, and C⁻¹ of values and ones; shape (1 or 2, n_times, n_nodes)."""
-    forms, solved = system.forms(system.grid.data(constant), in_fit=in_fit)
-    evidence = GaussianEvidence(Effects(int(constant)))
-    evidence.add(log_determinant, forms, 1, system.grid.n_observed)
-    return evidence, solved

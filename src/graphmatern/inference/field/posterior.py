@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg as la
 
-from graphmatern.inference.field.objective import gather_evidence
+from graphmatern.inference.effects import Effects, GaussianEvidence
 from graphmatern.inference.field.state_space import StateSpace
 from graphmatern.inference.field.systems import Cells
+from graphmatern.inference.weighted import Normals, Weighted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -22,8 +23,19 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
+    Pairs = tuple[Longs, Longs]
 
-__all__ = ["FieldPosterior"]
+__all__ = ["FieldMixture", "FieldPosterior", "gather_evidence"]
+
+
+def gather_evidence(
+    system: FieldSystem, constant: bool, log_determinant: float, *, in_fit: bool = False
+) -> tuple[GaussianEvidence, Floats]:
+    """Marginal likelihood of the observations, and C⁻¹ of values and ones; shape (1 or 2, n_times, n_nodes)."""
+    forms, solved = system.forms(system.grid.data(constant), in_fit=in_fit)
+    evidence = GaussianEvidence(Effects(int(constant)))
+    evidence.add(log_determinant, forms, 1, system.grid.n_observed)
+    return evidence, solved
 
 
 class FieldPosterior:
@@ -71,7 +83,7 @@ class FieldPosterior:
         log_determinant, error = self.system.best_log_determinant()
         return -self._evidence.negative_log_likelihood() - 0.5 * log_determinant, 0.5 * error
 
-    def cells(self, times: Floats, nodes: Longs, pairs: tuple[Longs, Longs] | None = None) -> Cells:
+    def cells(self, times: Floats, nodes: Longs, pairs: Pairs | None = None) -> Cells:
         """Describe cells: pairs of rows of ``times`` and ``nodes``, or all of them.
 
         Parameters
@@ -110,7 +122,32 @@ class FieldPosterior:
             variance = variance + self.constant_variance * self._sensitivity(cells) ** 2
         return np.maximum(variance, 0.0)  # rounding may leave a little less
 
-    def covariance(self, times: Floats, nodes: Longs, pairs: tuple[Longs, Longs]) -> Floats:
+    # ------------------------------------------------------------------ what estimators ask, of this or of a mixture
+    @property
+    def mode(self) -> FieldPosterior:
+        """The posterior at the mode of the parameters: there is no other."""
+        return self
+
+    @property
+    def weights(self) -> Floats:
+        """Of this, as of the components of a mixture; shape (1,)."""
+        return np.ones(1)
+
+    @property
+    def noises(self) -> Floats:
+        """Noise variances of the components; shape (1,)."""
+        return np.array([self.system.covariance.rho])
+
+    def means(self, times: Floats, nodes: Longs, pairs: Pairs | None = None) -> Floats:
+        """Posterior means of some cells; arguments as of `cells`."""
+        return self.mean(self.cells(times, nodes, pairs))
+
+    def marginals(self, times: Floats, nodes: Longs, pairs: Pairs | None = None) -> Normals:
+        """Distributions of some cells; arguments as of `cells`."""
+        cells = self.cells(times, nodes, pairs)
+        return Normals(self.weights, self.mean(cells)[None], self.variance(cells)[None])
+
+    def covariance(self, times: Floats, nodes: Longs, pairs: Pairs) -> Floats:
         """Posterior covariance of some cells; shape (n_cells, n_cells)."""
         cells = self.cells(times, nodes, pairs)
         t, s = pairs
@@ -156,3 +193,44 @@ class FieldPosterior:
             shift = np.sqrt(self.constant_variance) * rng.standard_normal(n_samples)
             draws += shift[:, None, None] * self._sensitivity(cells)
         return draws
+
+
+class FieldMixture(Weighted[FieldPosterior]):
+    """A mixture of fields, one for each of some parameters, with the verbs of a single one.
+
+    Parameters
+    ----------
+    makers : sequence of callable
+        Return the posterior of each component; called when it is first needed.
+    weights : ndarray, shape (n_components,)
+        They add up to 1.
+    mode : FieldPosterior
+        At the mode of the parameters, for what is said about one.
+    """
+
+    def __init__(self, makers: Sequence[Callable[[], FieldPosterior]], weights: Floats, mode: FieldPosterior) -> None:
+        super().__init__(makers, weights)
+        self.mode = mode
+
+    @property
+    def noises(self) -> Floats:
+        """Noise variances of the components; shape (n_components,)."""
+        return np.concatenate([one.noises for one in self.components])
+
+    def means(self, times: Floats, nodes: Longs, pairs: Pairs | None = None) -> Floats:
+        """Posterior means of some cells; arguments as of `FieldPosterior.cells`."""
+        return self._average([one.means(times, nodes, pairs) for one in self.components])
+
+    def marginals(self, times: Floats, nodes: Longs, pairs: Pairs | None = None) -> Normals:
+        """Distributions of some cells; arguments as of `FieldPosterior.cells`."""
+        parts = [one.marginals(times, nodes, pairs) for one in self.components]
+        return Normals(self.weights, np.stack([one.mean for one in parts]), np.stack([one.variance for one in parts]))
+
+    def covariance(self, times: Floats, nodes: Longs, pairs: Pairs) -> Floats:
+        """Posterior covariance of some cells; shape (n_cells, n_cells)."""
+        means = [one.means(times, nodes, pairs) for one in self.components]
+        return self._combined_covariance(means, [one.covariance(times, nodes, pairs) for one in self.components])
+
+    def sample(self, n_samples: int, times: Floats, nodes: Longs, rng: np.random.Generator) -> Floats:
+        """Draws at all pairs; shape (n_samples, n_new_times, n_new_nodes)."""
+        return self._drawn(n_samples, rng, lambda one, count: one.sample(count, times, nodes, rng))

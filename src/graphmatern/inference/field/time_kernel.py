@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +21,47 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["TimeKernel"]
+__all__ = ["FreeNumber", "TimeKernel"]
 
 _LOG_RANGE = 12.0  # how far a logarithm may move from its starting value, either way
+
+
+@dataclass(frozen=True, eq=False)
+class FreeNumber:
+    """One number of a kernel on time that is learned.
+
+    Attributes
+    ----------
+    label : str
+        Its name.
+    owner : gpytorch.kernels.Kernel
+        The part of the kernel that it belongs to.
+    word : str
+        What that calls it.
+    start : float
+        Coordinate from which it starts.
+    constraint : gpytorch.constraints.Interval, optional
+        Where it may lie.
+    low : float, optional
+        What it exceeds by the exponential of its coordinate; None where the coordinate is GPyTorch's.
+    prior : gpytorch.priors.Prior, optional
+        What was registered for it.
+    """
+
+    label: str
+    owner: Any
+    word: str
+    start: float
+    constraint: Any
+    low: float | None
+    prior: Any
+
+    def value(self, coordinate: torch.Tensor) -> torch.Tensor:
+        """From coordinates to values, differentiable; shape as ``coordinate``."""
+        if self.low is not None:
+            return self.low + torch.exp(coordinate)
+        found: torch.Tensor = coordinate if self.constraint is None else self.constraint.transform(coordinate)
+        return found
 
 
 class TimeKernel:
@@ -81,6 +120,27 @@ class TimeKernel:
             count = parameter.numel()
             names += [plain] if count == 1 else [f"{plain}[{k}]" for k in range(count)]
         return names
+
+    def free_numbers(self) -> list[FreeNumber]:
+        """What is learned, number by number, in the order of `position`."""
+        registered = {name.removesuffix("_prior"): prior for name, _, prior, _, _ in self.kernel.named_priors()}
+        found = []
+        labels, starts = iter(self.labels), iter(np.concatenate([np.zeros(0), *self._start]).tolist())
+        for name, parameter, constraint in self._learned():
+            path, _, word = name.replace("raw_", "").rpartition(".")
+            prior = registered.get(name.replace("raw_", ""))
+            owner, low = self.kernel.get_submodule(path), self._lower(constraint)
+            found += [
+                FreeNumber(next(labels), owner, word, next(starts), constraint, low, prior)
+                for _ in range(parameter.numel())
+            ]
+        return found
+
+    @property
+    def has_other_priors(self) -> bool:
+        """Whether priors are registered for something else than parameters, such as a function of several."""
+        own = {name.replace("raw_", "") for name, _ in self.kernel.named_parameters()}
+        return any(name.removesuffix("_prior") not in own for name, *_ in self.kernel.named_priors())
 
     @staticmethod
     def _lower(constraint: Any) -> float | None:

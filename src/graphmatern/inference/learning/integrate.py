@@ -18,33 +18,37 @@ from graphmatern.inference.learning.explore import Explored, explore, few_of, no
 from graphmatern.inference.learning.optimize import curvature
 from graphmatern.inference.learning.parameters import PriorsAndBounds
 from graphmatern.inference.learning.priors import Beta, LogNormal
-from graphmatern.inference.mixture import Mixture
 from graphmatern.inference.threads import small_matrix_threads
 from graphmatern.likelihoods import Categorical, Gaussian, StudentT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from graphmatern.graph import Graph
     from graphmatern.inference.learning.optimize import Optimum
     from graphmatern.inference.learning.parameters import Coordinate, Objective
     from graphmatern.inference.learning.priors import Prior
     from graphmatern.inference.learning.problem import Problem
-    from graphmatern.inference.process import Engine
+    from graphmatern.inference.process import Family
     from graphmatern.kernels import Kernel
-    from graphmatern.likelihoods import Likelihood
 
     Floats = NDArray[np.float64]
+    Mix = Callable[[Sequence[Any], Floats], Any]
 
 __all__ = [
     "Component",
+    "Effort",
     "Integrated",
     "Searched",
     "default_priors",
     "integrate",
     "is_worth_it",
     "recompose",
+    "reweigh",
+    "variance_of",
+    "weak_priors",
     "with_default_priors",
 ]
 
@@ -71,11 +75,14 @@ def default_priors(problem: Problem) -> dict[str, Prior]:
       the scale is that of a standard deviation, and df − 2 is around 8, within a factor of 20.
     * dispersion of counts: log-normal around 0.3, within a factor of 19. Shares are Beta(2, 2).
     """
-    graph, rules = problem.graph, problem.rules
+    return weak_priors(problem.graph, bool(problem.normalized), problem.rules, _variance_of_data(problem))
+
+
+def weak_priors(graph: Graph, normalized: bool, rules: PriorsAndBounds, spread: float) -> dict[str, Prior]:
+    """`default_priors` on one of a graph's Laplacians, where the data have a given variance, ``spread``."""
     neighbours = max(2.0 * graph.n_edges / graph.n_nodes, 1e-3)
-    typical = float(graph.laplacian(bool(problem.normalized)).diagonal().mean()) / neighbours
+    typical = float(graph.laplacian(normalized).diagonal().mean()) / neighbours
     edge = 1.0 / np.sqrt(typical) if typical > 0 else 1.0
-    spread = _variance_of_data(problem)
     usual: dict[str, Prior] = {
         "nu": LogNormal(1.5, 1.0),
         "lengthscale": LogNormal(edge * graph.n_nodes**0.25, 1.3),
@@ -99,23 +106,35 @@ def _variance_of_data(problem: Problem) -> float:
     if not isinstance(problem.likelihood, Gaussian | StudentT):
         return 1.0
     y = problem.observations.y[~np.isnan(problem.observations.y)]
-    centre = float(np.median(y)) if problem.observations.n_effects else 0.0
-    if isinstance(problem.likelihood, Gaussian):
-        found = float(np.mean((y - (float(y.mean()) if problem.observations.n_effects else 0.0)) ** 2))
-    else:
+    return variance_of(y, bool(problem.observations.n_effects), robust=isinstance(problem.likelihood, StudentT))
+
+
+def variance_of(y: Floats, constant: bool, *, robust: bool = False) -> float:
+    """Variance of numbers, around their mean unless the model has none; 1 where all are alike."""
+    if robust:
+        centre = float(np.median(y)) if constant else 0.0
         found = float(np.median(np.abs(y - centre)) / 0.6745) ** 2
+    else:
+        found = float(np.mean((y - (float(y.mean()) if constant else 0.0)) ** 2))
     return found if 1e-12 < found < np.inf else 1.0
 
 
-def is_worth_it(problem: Problem, engine: str) -> bool:
+def is_worth_it(count: int, n_nodes: int, engine: str) -> bool:
     """Whether integrating costs at most a few times the fit, and can matter.
 
     It adds about a share of (number of parameters) / (number of observations) to the variances; with thousands of
     observations nobody sees that. Through moments, components share products, of the highest degree among them: with
     some thousand nodes it takes about four times the fit.
+
+    Parameters
+    ----------
+    count, n_nodes : int
+        Observations, and nodes of the graph.
+    engine : str
+        Name of the engine, or of a field's method.
     """
     most = _MOST_NODES_OF_MOMENTS if engine == "moments" else _MOST_NODES
-    return problem.observations.count <= _MOST_OBSERVATIONS and problem.graph.n_nodes <= most
+    return count <= _MOST_OBSERVATIONS and n_nodes <= most
 
 
 def with_default_priors(problem: Problem) -> Problem:
@@ -134,12 +153,43 @@ def _is_normal(problem: Problem) -> bool:
     return problem.observations.count > _MOST_OBSERVATIONS and problem.graph.n_nodes > _MOST_NODES
 
 
-def _n_points(problem: Problem, n_parameters: int) -> int:
-    """How many points are evaluated: fewer where each takes longer, and the density is closer to normal."""
-    most = _POINTS[min(n_parameters, len(_POINTS)) - 1] if n_parameters else 1
-    count = problem.observations.count
-    share = float(np.clip(_CHEAP / count, 0.25, 1.0))
-    return max(24, round(most * share * (1.0 if problem.exact else 0.4)))
+@dataclass(frozen=True)
+class Effort:
+    """How much integrating may take.
+
+    Attributes
+    ----------
+    count : int
+        Observations: the more, the longer an evaluation takes, and the closer the density is to normal.
+    exact : bool
+        Whether the evidence is known exactly, at once.
+    slow : bool
+        Whether predictions of a component take long.
+    normal : bool
+        Whether the density is taken to be normal.
+    """
+
+    count: int
+    exact: bool = True
+    slow: bool = False
+    normal: bool = False
+
+    @classmethod
+    def of(cls, problem: Problem, engine: str) -> Effort:
+        """What suits a problem, with an engine."""
+        slow = problem.likelihood.n_latents > 1 or engine == "moments"
+        return cls(problem.observations.count, problem.exact, slow, _is_normal(problem))
+
+    def n_points(self, n_parameters: int) -> int:
+        """How many points are evaluated: fewer where each takes longer, and the density is closer to normal."""
+        most = _POINTS[min(n_parameters, len(_POINTS)) - 1] if n_parameters else 1
+        share = float(np.clip(_CHEAP / self.count, 0.25, 1.0))
+        return max(24, round(most * share * (1.0 if self.exact else 0.4)))
+
+    @property
+    def n_components(self) -> int:
+        """How many of them the mixture has, about."""
+        return _KEPT_FEW if self.slow else _KEPT_SOME if self.count > _CHEAP else _KEPT
 
 
 # ---------------------------------------------------------------------- integration
@@ -149,20 +199,23 @@ class Searched:
 
     Attributes
     ----------
-    engine : Engine
+    engine : Family
         The candidate.
-    objective : GaussianObjective or SiteObjective
+    objective : GaussianObjective, SiteObjective or FieldObjective
         Negative log evidence.
     penalised : callable
         With priors.
     optimum : Optimum
         The mode.
+    normalized : bool
+        Which Laplacian.
     """
 
-    engine: Engine
+    engine: Family
     objective: Any
     penalised: Objective
     optimum: Optimum
+    normalized: bool = False
 
     @property
     def coordinates(self) -> list[Coordinate]:
@@ -197,6 +250,8 @@ class Component:
         Negative log evidence.
     sites : list of ndarray, optional
         Unless these are Gaussian noise.
+    normalized : bool, optional
+        Which Laplacian; by default that of the fit.
     """
 
     kernel: Kernel
@@ -204,6 +259,7 @@ class Component:
     weight: float
     value: float
     sites: list[Floats] | None = None
+    normalized: bool | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,12 +268,13 @@ class Integrated:
 
     Attributes
     ----------
-    posterior : Mixture, optional
+    posterior : Mixture or FieldMixture, optional
         Processes and coefficients; None while it is yet to be made.
     components : list of Component
         What it is made of.
     draws : dict of str to ndarray, each of shape (n,)
-        Values of the parameters at all points that were evaluated, in normalised units.
+        Values of the parameters at all points that were evaluated, in normalised units; those on the Laplacian of the
+        fit, where there are two, as a lengthscale on one means nothing on the other.
     weights : ndarray, shape (n,)
         Of these.
     log_evidence : float
@@ -226,41 +283,44 @@ class Integrated:
         As many independent draws would know as much about the parameters.
     """
 
-    posterior: Mixture | None
+    posterior: Any
     components: list[Component]
     draws: dict[str, Floats] = field(default_factory=dict)
     weights: Floats = field(default_factory=lambda: np.ones(1))
     log_evidence: float = np.nan
     effective: float = 1.0
 
+    @property
+    def share_normalized(self) -> float:
+        """Share of the normalised Laplacian in the mixture."""
+        return float(sum(one.weight for one in self.components if one.normalized))
 
-def integrate(problem: Problem, searched: Sequence[Searched], likelihood: Likelihood) -> Integrated:
+
+def integrate(effort: Effort, searched: Sequence[Searched], mix: Mix) -> Integrated:
     """Integrate over the parameters, of all candidates that have a part in it.
 
     Parameters
     ----------
-    problem : Problem
-        What was fitted, with priors of all parameters.
+    effort : Effort
+        How much it may take.
     searched : sequence of Searched
-        Candidates with their modes, the best first.
-    likelihood : Likelihood
-        At the mode, for what is said about one.
+        Candidates with their modes, the best first; all parameters have priors.
+    mix : callable
+        Makes a mixture of functions that return components, and of their weights.
     """
     heights = np.array([one.engine.log_prior() - one.optimum.value for one in searched])
     kept = [one for one, height in zip(searched, heights, strict=True) if height > heights.max() - _HOPELESS]
-    explored = [_explore(problem, one) for one in kept]
+    explored = [_explore(effort, one) for one in kept]
     logs = np.array([own.log_integral + one.engine.log_prior() for one, own in zip(kept, explored, strict=True)])
     shares = np.exp(logs - logsumexp(logs))
     # Priors of candidates, such as integer smoothnesses, are relative to those of all that were tried.
     every = logsumexp([one.engine.log_prior() for one in searched])
-    slow = problem.likelihood.n_latents > 1 or kept[0].engine.name == "moments"
-    budget = _KEPT_FEW if slow else _KEPT_SOME if problem.observations.count > _CHEAP else _KEPT
     components: list[Component] = []
     makers = []
     for one, own, share in zip(kept, explored, shares, strict=True):
         if share < _LEAST_WEIGHT:
             continue
-        chosen, weights = few_of(own, max(4, round(budget * share)))
+        chosen, weights = few_of(own, max(4, round(effort.n_components * share)))
         for place, weight in zip(chosen, weights, strict=True):
             if weight < _LEAST_WEIGHT:
                 continue
@@ -269,9 +329,14 @@ def integrate(problem: Problem, searched: Sequence[Searched], likelihood: Likeli
             makers.append(partial(one.objective.posterior, component.position, component.sites))
         one.engine.release()
     weights = np.array([component.weight for component in components])
-    draws, all_weights = _draws(kept, explored, shares) if not _is_normal(problem) else ({}, np.ones(1))
+    same = [place for place, one in enumerate(kept) if one.normalized == searched[0].normalized] or [0]
+    draws, all_weights = (
+        ({}, np.ones(1))
+        if effort.normal
+        else _draws([kept[k] for k in same], [explored[k] for k in same], shares[same])
+    )
     return Integrated(
-        Mixture(makers, weights / weights.sum(), likelihood),
+        mix(makers, weights / weights.sum()),
         components,
         draws,
         all_weights,
@@ -280,7 +345,7 @@ def integrate(problem: Problem, searched: Sequence[Searched], likelihood: Likeli
     )
 
 
-def _explore(problem: Problem, searched: Searched) -> Explored:
+def _explore(effort: Effort, searched: Searched) -> Explored:
     """Points for one candidate."""
 
     def log_density(position: Floats) -> float:
@@ -301,9 +366,9 @@ def _explore(problem: Problem, searched: Searched) -> Explored:
                 hessian = _curvature(searched, inside, step)
             except NumericalError:
                 hessian = np.eye(len(mode))
-        if _is_normal(problem) and len(mode):
+        if effort.normal and len(mode):
             return normal_points(-searched.optimum.value, mode, hessian, coordinates)
-        return explore(log_density, mode, hessian, coordinates, _n_points(problem, len(mode)))
+        return explore(log_density, mode, hessian, coordinates, effort.n_points(len(mode)))
 
 
 def _curvature(searched: Searched, position: Floats, step: float) -> Floats:
@@ -324,7 +389,8 @@ def _component(searched: Searched, explored: Explored, place: int, weight: float
         value, sites = searched.objective.settled_at(position)
     else:
         value = searched.log_prior(position) - engine.log_prior() - float(explored.values[place])
-    return Component(engine.kernel(position[: len(engine.coordinates)]), position, weight, value, sites)
+    kernel = engine.kernel(position[: len(engine.coordinates)])
+    return Component(kernel, position, weight, value, sites, searched.normalized)
 
 
 def _draws(
@@ -347,9 +413,7 @@ def _draws(
     return joined, weights / weights.sum()
 
 
-def recompose(
-    components: Sequence[Component], makers: Sequence[Any], likelihood: Likelihood, known: Integrated | None = None
-) -> Integrated:
+def recompose(components: Sequence[Component], makers: Sequence[Any], mix: Mix, known: Integrated) -> Integrated:
     """The mixture of given components: those of a file, or with new weights.
 
     Parameters
@@ -358,13 +422,50 @@ def recompose(
         Its parts.
     makers : sequence of callable
         Return the posterior of each.
-    likelihood : Likelihood
-        At the mode.
-    known : Integrated, optional
+    mix : callable
+        Makes a mixture of them.
+    known : Integrated
         Whose draws and evidence are taken over.
     """
     weights = np.array([one.weight for one in components])
-    mixture = Mixture(makers, weights / weights.sum(), likelihood)
-    if known is None:
-        return Integrated(mixture, list(components))
-    return replace(known, posterior=mixture, components=list(components))
+    return replace(known, posterior=mix(makers, weights / weights.sum()), components=list(components))
+
+
+def reweigh(integrated: Integrated, objectives: Sequence[tuple[Family, Any]], mix: Mix) -> Integrated:
+    """The same parameters with more data: by Bayes' rule, weights grow with the evidence that is added.
+
+    Parameters
+    ----------
+    integrated : Integrated
+        What was known before.
+    objectives : sequence of tuple of Family and objective
+        Of each component, with all data.
+    mix : callable
+        Makes a mixture of functions that return components, and of their weights.
+    """
+    found, makers, draws = [], [], []
+    for (family, objective), one in zip(objectives, integrated.components, strict=True):
+        try:
+            value = objective.value(one.position)
+        except NumericalError:
+            continue
+        sites = objective.sites()
+        found.append(replace(one, value=value, sites=sites, weight=float(np.log(one.weight)) + one.value - value))
+        makers.append(partial(objective.posterior, one.position, sites))
+        count = len(family.coordinates)
+        table = family.values_of(one.position[None, :count])
+        others = zip(objective.coordinates, one.position[count:], strict=True)
+        table |= {c.label: np.asarray(c.value(np.array([x]))) for c, x in others}
+        own: dict[str, float] = getattr(one.kernel, "values", dict)()
+        draws.append({label: table[label][0] if label in table else own[label] for label in integrated.draws})
+    logs = np.array([one.weight for one in found])
+    weights = np.exp(logs - logsumexp(logs))
+    components = [replace(one, weight=float(weight)) for one, weight in zip(found, weights, strict=True)]
+    added = replace(
+        integrated,
+        draws={label: np.array([row[label] for row in draws]) for label in integrated.draws},
+        weights=weights,
+        log_evidence=integrated.log_evidence + float(logsumexp(logs)),
+        effective=float(1.0 / np.sum(weights**2)),
+    )
+    return recompose(components, makers, mix, added)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from graphmatern import _progress
 from graphmatern._validation import warn
@@ -18,17 +17,20 @@ from graphmatern.inference.engines import ENGINES, choose_engine, predicted_cost
 from graphmatern.inference.inducing.stochastic import train
 from graphmatern.inference.learning.integrate import (
     Component,
+    Effort,
     Integrated,
     Searched,
     integrate,
     is_worth_it,
     recompose,
+    reweigh,
     with_default_priors,
 )
 from graphmatern.inference.learning.optimize import Optimum, find_minimum
 from graphmatern.inference.learning.parameters import with_priors
 from graphmatern.inference.learning.problem import Fit, Known, Problem, Search
 from graphmatern.inference.learning.rehearsal import rehearse
+from graphmatern.inference.mixture import Mixture
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.inference.sites.objective import SiteObjective
 from graphmatern.inference.threads import small_matrix_threads
@@ -78,8 +80,7 @@ def learn(problem: Problem, engine: str = "auto", known: Known | None = None) ->
             return _learn_anew(problem, engine)
         name, reason, normalized = choose_engine(replace(problem, max_seconds=None), engine)
         problem = replace(problem, integrate=known.integrated is not None)
-        fit, finish = _learn(replace(problem, normalized=normalized), name, reason, known)
-        return finish(fit)
+        return _integrated([_learn(replace(problem, normalized=normalized), name, reason, known)], known)
 
 
 def _learn_anew(problem: Problem, engine: str) -> Fit:
@@ -91,20 +92,20 @@ def _learn_anew(problem: Problem, engine: str) -> Fit:
         _progress.announce(f"fit through {cost.method}", cost.seconds, cost.memory)
     if problem.compares and problem.normalized is None and _is_cheap(problem, name):
         found = [_learn(replace(problem, normalized=which), name, reason) for which in (False, True)]
-        best, finish = max(found, key=lambda one: one[0].log_evidence)
-        plain, scaled = (f"{fit.log_evidence:.2f}" for fit, _ in found)
-        which = "the normalised" if best.normalized else "the plain"
+        plain, scaled = (f"{one.fit.log_evidence:.2f}" for one in found)
+        best, other = sorted(found, key=lambda one: -one.fit.log_evidence)
+        which = "the normalised" if best.fit.normalized else "the plain"
         more = f"{which} Laplacian has more evidence ({plain} plain, {scaled} normalised)"
-        return finish(replace(best, reason=f"{reason}; {more}"))
-    fit, finish = _learn(replace(problem, normalized=normalized), name, reason)
-    return finish(fit)
+        return _integrated([replace(best, fit=replace(best.fit, reason=f"{reason}; {more}")), other])
+    return _integrated([_learn(replace(problem, normalized=normalized), name, reason)])
 
 
 def _integrates(problem: Problem, engine: str) -> bool:
     """Whether the parameters are integrated over: where that was asked for, and there are some to be learned."""
     if problem.in_batches or problem.search.optimizer is None:
         return False
-    return is_worth_it(problem, engine) if problem.integrate == "auto" else bool(problem.integrate)
+    worth = is_worth_it(problem.observations.count, problem.graph.n_nodes, engine)
+    return worth if problem.integrate == "auto" else bool(problem.integrate)
 
 
 def _is_cheap(problem: Problem, engine: str) -> bool:
@@ -112,14 +113,33 @@ def _is_cheap(problem: Problem, engine: str) -> bool:
     return engine in ("spectral", "moments") and problem.graph.n_nodes <= 3_000 and problem.observations.count <= 400
 
 
-def _learn(problem: Problem, name: str, reason: str, known: Known | None = None) -> tuple[Fit, Callable[[Fit], Fit]]:
-    """Learn with one engine on one Laplacian; returns the fit, and what integrates over its parameters."""
+@dataclass(frozen=True, eq=False)
+class _Learned:
+    """A fit on one Laplacian.
+
+    Attributes
+    ----------
+    problem : Problem
+        What was fitted, with all priors.
+    fit : Fit
+        The best candidate's.
+    sound : list of Searched
+        Candidates that may have a part in a mixture, the best first.
+    """
+
+    problem: Problem
+    fit: Fit
+    sound: list[Searched]
+
+
+def _learn(problem: Problem, name: str, reason: str, known: Known | None = None) -> _Learned:
+    """Learn with one engine on one Laplacian."""
     problem = with_default_priors(problem) if problem.integrate else problem
     kind: type[GaussianObjective] | type[SiteObjective] = GaussianObjective if problem.exact else SiteObjective
     groups = kind.groups(problem)
     if problem.in_batches:
         inducing = ENGINES[name].candidates(problem, groups)[0]()
-        return train(problem, inducing, reason, known), lambda fit: fit  # type: ignore[arg-type]
+        return _Learned(problem, train(problem, inducing, reason, known), [])  # type: ignore[arg-type]
     learned: list[tuple[float, Searched, Fit]] = []
     refused: GraphMaternError | None = None
     for number, make in enumerate(ENGINES[name].candidates(problem, groups)):
@@ -141,31 +161,40 @@ def _learn(problem: Problem, name: str, reason: str, known: Known | None = None)
     _, chosen, fit = learned[0]
     count = len(chosen.engine.coordinates)
     fit = replace(fit, report=chosen.engine.report(fit.optimum.position[:count]))
+    # What rounding touches has no part in a mixture, unless there is nothing else.
+    sound = [one for _, one, _ in learned if one.engine.trusted(one.own)] or [chosen]
+    return _Learned(problem, fit, sound)
 
-    def finish(fit: Fit) -> Fit:
-        if not problem.integrate or not fit.coordinates:
-            return fit
-        if known is not None and known.integrated is not None:
-            integrated = _restored(problem, name, known.integrated, fit)
-        else:
-            # What rounding touches has no part in it, unless there is nothing else.
-            sound = [one for _, one, _ in learned if one.engine.trusted(one.own)] or [chosen]
-            integrated = integrate(problem, sound, fit.likelihood)
-        return replace(fit, posterior=integrated.posterior, integrated=integrated)
 
-    return fit, finish
+def _integrated(learned: Sequence[_Learned], known: Known | None = None) -> Fit:
+    """The first of some fits, integrated over its parameters, where that is wanted, and over those of the others."""
+    problem, fit = learned[0].problem, learned[0].fit
+    if not problem.integrate or not fit.coordinates:
+        return fit
+    if known is not None and known.integrated is not None:
+        integrated = _restored(problem, fit.engine, known.integrated, fit)
+    else:
+        sound = [candidate for one in learned for candidate in one.sound]
+        integrated = integrate(Effort.of(problem, fit.engine), sound, _mix_with(fit.likelihood))
+    return replace(fit, posterior=integrated.posterior, integrated=integrated)
+
+
+def _mix_with(likelihood: Likelihood) -> Callable[[Sequence[Any], Floats], Mixture]:
+    """What makes mixtures of posteriors."""
+    return partial(Mixture, likelihood=likelihood)
 
 
 def _objectives(problem: Problem, name: str, components: Sequence[Component]) -> list[tuple[Engine, Any]]:
-    """The engine and the objective of each component; those of one smoothness share theirs."""
+    """The engine and the objective of each component; those of one smoothness on one Laplacian share theirs."""
     kind: type[GaussianObjective] | type[SiteObjective] = GaussianObjective if problem.exact else SiteObjective
     groups = kind.groups(problem)
-    made: dict[float | None, tuple[Engine, Any]] = {}
+    made: dict[tuple[float | None, bool | None], tuple[Engine, Any]] = {}
     found = []
     for one in components:
-        key = one.kernel.values().get("nu") if name == "markov" else None  # type: ignore[operator]
+        normalized = problem.normalized if one.normalized is None else one.normalized
+        key = one.kernel.values().get("nu") if name == "markov" else None, normalized  # type: ignore[operator]
         if key not in made:
-            own = replace(problem, kernel=one.kernel)
+            own = replace(problem, kernel=one.kernel, normalized=normalized)
             engine = ENGINES[name].candidates(own, groups)[0]()
             made[key] = engine, _objective(engine, own, None)
         found.append(made[key])
@@ -176,11 +205,11 @@ def _restored(problem: Problem, name: str, integrated: Integrated, fit: Fit) -> 
     """The mixture of components that were stored."""
     pairs = zip(_objectives(problem, name, integrated.components), integrated.components, strict=True)
     makers = [partial(objective.posterior, one.position, one.sites) for (_, objective), one in pairs]
-    return recompose(integrated.components, makers, fit.likelihood, integrated)
+    return recompose(integrated.components, makers, _mix_with(fit.likelihood), integrated)
 
 
 def update_weights(problem: Problem, name: str, integrated: Integrated, likelihood: Likelihood) -> Integrated:
-    """The same parameters with more data: by Bayes' rule, weights grow with the evidence that is added.
+    """The same parameters with more data; see `reweigh`.
 
     Parameters
     ----------
@@ -193,34 +222,8 @@ def update_weights(problem: Problem, name: str, integrated: Integrated, likeliho
     likelihood : Likelihood
         At the mode.
     """
-    had = integrated.components
-    found, makers, draws = [], [], []
-    for (engine, objective), one in zip(_objectives(problem, name, had), had, strict=True):
-        try:
-            value = objective.value(one.position)
-        except NumericalError:
-            continue
-        sites = objective.sites()
-        found.append(replace(one, value=value, sites=sites, weight=float(np.log(one.weight)) + one.value - value))
-        makers.append(partial(objective.posterior, one.position, sites))
-        count = len(engine.coordinates)
-        table = engine.values_of(one.position[None, :count])
-        others = zip(objective.coordinates, one.position[count:], strict=True)
-        table |= {c.label: np.asarray(c.value(np.array([x]))) for c, x in others}
-        own: dict[str, float] = one.kernel.values()  # type: ignore[operator]
-        draws.append({label: table[label][0] if label in table else own[label] for label in integrated.draws})
-    logs = np.array([one.weight for one in found])
-    weights = np.exp(logs - logsumexp(logs))
-    components = [replace(one, weight=float(weight)) for one, weight in zip(found, weights, strict=True)]
-    joined = {label: np.array([row[label] for row in draws]) for label in integrated.draws}
-    added = replace(
-        integrated,
-        draws=joined,
-        weights=weights,
-        log_evidence=integrated.log_evidence + float(logsumexp(logs)),
-        effective=float(1.0 / np.sum(weights**2)),
-    )
-    return recompose(components, makers, likelihood, added)
+    objectives = _objectives(problem, name, integrated.components)
+    return reweigh(integrated, objectives, _mix_with(likelihood))
 
 
 def _objective(engine: Engine, problem: Problem, known: Known | None) -> Any:
@@ -277,7 +280,7 @@ def _learn_candidate(
     if isinstance(fit.likelihood, Gaussian):
         _warn_of_lost_noise(engine.average_variance(own), problem, fit.likelihood.noise.item())
     engine.release()
-    return Searched(engine, objective, penalised, optimum), fit
+    return Searched(engine, objective, penalised, optimum, bool(problem.normalized)), fit
 
 
 def _jacobian(engine: Engine, own: Floats, size: int) -> Floats:

@@ -1,0 +1,148 @@
+"""Mixtures: what follows from weights and components alone, whichever posteriors these are.
+
+With weights w_k, means are Σ w_k m_k, variances Σ w_k (v_k + (m_k − m)²), probabilities and densities Σ w_k p_k, and
+quantiles those of the mixture of distributions.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import numpy as np
+from scipy.special import logsumexp, ndtr, ndtri
+
+from graphmatern.likelihoods import find_quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["Normals", "Weighted"]
+
+_Posterior = TypeVar("_Posterior")
+_LEAST = 1e-300  # variance, so that none is divided by 0
+
+
+class Normals:
+    """A mixture of normal distributions at each of some places.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (n_components,)
+        They add up to 1.
+    means, variances : ndarray, shape (n_components, ...)
+        Of the components, at every place.
+
+    Examples
+    --------
+    >>> two = Normals(np.array([0.5, 0.5]), np.array([[-1.0], [1.0]]), np.array([[1.0], [1.0]]))
+    >>> two.mean.tolist(), two.variance.tolist(), two.quantile(0.5).round(6).tolist()
+    ([0.0], [2.0], [0.0])
+    """
+
+    def __init__(self, weights: Floats, means: Floats, variances: Floats) -> None:
+        self.weights, self._means, self._variances = weights, means, variances
+
+    def _average(self, values: Floats) -> Floats:
+        return np.asarray(np.tensordot(self.weights, values, axes=1))
+
+    @cached_property
+    def mean(self) -> Floats:
+        """Means; shape (...)."""
+        return self._average(self._means)
+
+    @cached_property
+    def variance(self) -> Floats:
+        """Variances; shape (...)."""
+        return self._average(self._variances + (self._means - self.mean) ** 2)
+
+    def with_noise(self, variances: Floats) -> Normals:
+        """The same plus independent noise, of one variance for each component; shape (n_components,)."""
+        shape = (-1,) + (1,) * (self._means.ndim - 1)
+        return Normals(self.weights, self._means, self._variances + variances.reshape(shape))
+
+    @cached_property
+    def _deviations(self) -> Floats:
+        return np.sqrt(np.maximum(self._variances, _LEAST))
+
+    def cdf(self, x: Floats | float) -> Floats:
+        """Probabilities of at most x; shape (...)."""
+        return self._average(ndtr((x - self._means) / self._deviations))
+
+    def above(self, x: Floats | float) -> Floats:
+        """Probabilities of more than x; shape (...)."""
+        return self._average(ndtr((self._means - x) / self._deviations))
+
+    def quantile(self, level: float) -> Floats:
+        """Where the distribution function reaches a level; shape (...)."""
+        if len(self.weights) == 1:
+            return np.asarray(self._means[0] + float(ndtri(level)) * np.sqrt(self._variances[0]))
+        return find_quantile(self.cdf, level, self.mean, self.variance)
+
+    def log_density(self, x: Floats) -> Floats:
+        """Log densities at x; shape (...)."""
+        z = (x - self._means) / self._deviations
+        logs = -0.5 * z**2 - np.log(self._deviations) - 0.5 * np.log(2.0 * np.pi)
+        shape = (-1,) + (1,) * (logs.ndim - 1)
+        return np.asarray(logsumexp(logs, axis=0, b=self.weights.reshape(shape)))
+
+    def crps(self, x: Floats) -> Floats:
+        """Continuous ranked probability scores at x (Grimit et al. 2006); shape (...)."""
+        spread = np.zeros(self.mean.shape)
+        for weight, mean, variance in zip(self.weights, self._means, self._variances, strict=True):
+            spread += weight * self._average(_mean_size(mean - self._means, variance + self._variances))
+        return np.asarray(self._average(_mean_size(x - self._means, self._variances)) - 0.5 * spread)
+
+
+def _mean_size(mean: Floats, variance: Floats) -> Floats:
+    """Mean of |x| for normal x; shape as ``mean``."""
+    deviation = np.sqrt(np.maximum(variance, _LEAST))
+    z = mean / deviation
+    density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
+    return np.asarray(mean * (2.0 * ndtr(z) - 1.0) + 2.0 * deviation * density)
+
+
+class Weighted(Generic[_Posterior]):
+    """Posteriors with weights.
+
+    Parameters
+    ----------
+    makers : sequence of callable
+        Return the posterior of each component; called when it is first needed.
+    weights : ndarray, shape (n_components,)
+        They add up to 1.
+    """
+
+    def __init__(self, makers: Sequence[Callable[[], _Posterior]], weights: Floats) -> None:
+        self._makers, self.weights = list(makers), weights
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.weights)} components of {self.components[0]!r})"
+
+    @cached_property
+    def components(self) -> list[_Posterior]:
+        """The posteriors."""
+        return [make() for make in self._makers]
+
+    def _average(self, values: Sequence[Floats]) -> Floats:
+        return np.asarray(np.tensordot(self.weights, np.stack(values), axes=1))
+
+    def _combined(self, pairs: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+        """Mean and variance of the mixture, given those of the components."""
+        both = Normals(self.weights, *(np.stack(values) for values in zip(*pairs, strict=True)))
+        return both.mean, both.variance
+
+    def _combined_covariance(self, means: Sequence[Floats], covariances: Sequence[Floats]) -> Floats:
+        """Covariance of the mixture, given means of shape (n,) and covariances of the components; shape (n, n)."""
+        away = np.stack(means) - self._average(means)
+        return np.asarray(self._average(covariances) + away.T @ (self.weights[:, None] * away))
+
+    def _drawn(self, n_samples: int, rng: np.random.Generator, draw: Callable[[_Posterior, int], Floats]) -> Floats:
+        """Draws of all components, as many from each as its weight has it, in random order; shape (n_samples, ...)."""
+        counts = rng.multinomial(n_samples, self.weights)
+        parts = [draw(one, int(count)) for one, count in zip(self.components, counts, strict=True) if count]
+        return rng.permutation(np.concatenate(parts))
