@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from graphmatern.sparse._analysis import Analysis, analyze, hub_cost, least_cost, predict_cost
 from graphmatern.sparse._blas import single_threaded_blas
+from graphmatern.sparse._blocks import BlockAnalysis, BlockFactor, BlockInverse
 from graphmatern.sparse._factor import Factor, SelectedInverse
 from graphmatern.sparse._filter import ChebyshevFilter
 from graphmatern.sparse._pattern import power_nnz
@@ -30,6 +31,9 @@ from graphmatern.sparse._resources import Cost, available_memory, available_thre
 
 __all__ = [
     "Analysis",
+    "BlockAnalysis",
+    "BlockFactor",
+    "BlockInverse",
     "ChebyshevFilter",
     "ChebyshevProducts",
     "Cost",
