@@ -115,6 +115,7 @@ class Analysis(Layout):
         near: _Near,
         elimination: Elimination,
         n_threads: int,
+        unknowns: int = 1,
     ) -> None:
         self._indptr = indptr
         self._indices = indices
@@ -122,7 +123,9 @@ class Analysis(Layout):
         n = len(indptr) - 1
         self.nnz_factor = elimination.nnz
         self.flops = elimination.flops
-        order, start, height, tree, supernode = _symbolic.supernodes(elimination.parent, elimination.counts)
+        order, start, height, tree, supernode = _symbolic.supernodes(
+            elimination.parent, elimination.counts, unknowns
+        )
         permutation = elimination.permutation[order]
         panel = np.zeros(len(start), np.int64)
         np.cumsum(np.diff(start) * height, out=panel[1:])
@@ -342,6 +345,7 @@ def analyze(
     memory_limit: float | None = None,
     max_seconds: float | None = None,
     check: bool = True,
+    unknowns: int = 1,
 ) -> Analysis:
     """Analyse a symmetric sparsity pattern for Cholesky factorisation.
 
@@ -360,6 +364,8 @@ def analyze(
         Limit on the predicted time of one factorisation; by default, none.
     check : bool
         Whether to check that the pattern is symmetric.
+    unknowns : int
+        For how many unknowns at each row the supernodes are meant, with `BlockAnalysis`.
 
     Returns
     -------
@@ -387,6 +393,6 @@ def analyze(
     check_cost(cost, memory_limit, max_seconds)
     if elimination.nnz >= MAX_ENTRIES:
         raise ResourceError(f"the factor has {elimination.nnz} entries, more than offsets can count ({MAX_ENTRIES})")
-    analysis = Analysis(indptr, indices, near, elimination, n_threads)
+    analysis = Analysis(indptr, indices, near, elimination, n_threads, unknowns)
     check_cost(analysis.cost, memory_limit, max_seconds)
     return analysis

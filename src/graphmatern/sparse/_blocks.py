@@ -195,12 +195,14 @@ def _block_traces(
     tree: Structure,
     blocks: tuple[Ints, Ints, Longs, Longs, Longs, Ints],
     values: Floats,
+    weights: Floats,
     pairs: Longs,
     panels: Floats,
     plain: Floats,
+    weighted: Floats,
     mixed: Floats,
 ) -> None:
-    """Add Σ_j Z_jj and Σ_ij A_ij Z_ij, p × p blocks, to ``plain`` and ``mixed``; the latter for some pairs only."""
+    """Add Σ_j Z_jj, Σ_j d_j Z_jj and Σ_ij A_ij Z_ij, p × p blocks, to the last three; the last for some pairs only."""
     p = len(plain)
     for s in range(len(tree.height)):
         for q in range(tree.start[s + 1] - tree.start[s]):
@@ -210,9 +212,11 @@ def _block_traces(
                 for b in range(a, p):
                     z = panels[_entry(tree, blocks, s, q, q, a, b)]
                     plain[a, b] += z
+                    weighted[a, b] += weights[j] * z
                     mixed[a, b] += own * z
                     if a != b:
                         plain[b, a] += z
+                        weighted[b, a] += weights[j] * z
                         mixed[b, a] += own * z
             for k in range(tree.entry_start[j] + 1, tree.entry_start[j + 1]):
                 for pair in range(len(pairs)):
@@ -417,20 +421,24 @@ class BlockInverse(SelectedInverse):
 
     analysis: BlockAnalysis
 
-    def traces(self, values: Floats, linear: Floats) -> tuple[Floats, Floats]:
-        """Σ_j Z_jj, and Σ_ij A_ij Z_ij where ``linear`` is not zero, each of shape (p, p).
+    def traces(self, values: Floats, weights: Floats, linear: Floats) -> tuple[Floats, Floats, Floats]:
+        """Σ_j Z_jj, Σ_j d_j Z_jj, and Σ_ij A_ij Z_ij where ``linear`` is not zero, each of shape (p, p).
 
         Parameters
         ----------
         values : ndarray (m,)
             Lower triangle of A in the order of ``analysis.base.lower_positions``.
+        weights : ndarray (n,)
+            d, in the order of elimination.
         linear : ndarray (p, p)
             Which pairs of unknowns are asked for.
         """
         blocks, p = self.analysis, self.analysis.size
-        plain, mixed = np.zeros((p, p)), np.zeros((p, p))
-        _block_traces(blocks.base._structure, blocks._blocks, values, _pairs(linear), self._panels, plain, mixed)
-        return plain, mixed
+        found = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
+        _block_traces(
+            blocks.base._structure, blocks._blocks, values, weights, _pairs(linear), self._panels, *found
+        )
+        return found
 
     def output_diagonal(self, output: Floats) -> Floats:
         """wᵀ Z_jj w for every node, in the order of elimination; shape (n,)."""

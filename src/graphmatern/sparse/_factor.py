@@ -281,6 +281,14 @@ class Factor:
         """
         return self._solve(b, lower=False, upper=True)
 
+    def solve_upper_ordered(self, b: Floats) -> Floats:
+        """Return L⁻ᵀ b, for b of shape (n, k), in the order of the factor: `solve_upper` without the permutation."""
+        x = np.array(_right_hand_side(b, self.analysis.n), order="C")
+        with self._lock, single_threaded_blas():
+            self._require()
+            self._solve_in_place(x, lower=False, upper=True, one=False)
+        return x
+
     def _solve(self, b: ArrayLike, *, lower: bool, upper: bool) -> Floats:
         right = _right_hand_side(b, self.analysis.n)
         permutation = self.analysis.permutation
