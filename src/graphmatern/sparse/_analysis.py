@@ -123,9 +123,7 @@ class Analysis(Layout):
         n = len(indptr) - 1
         self.nnz_factor = elimination.nnz
         self.flops = elimination.flops
-        order, start, height, tree, supernode = _symbolic.supernodes(
-            elimination.parent, elimination.counts, unknowns
-        )
+        order, start, height, tree, supernode = _symbolic.supernodes(elimination.parent, elimination.counts, unknowns)
         permutation = elimination.permutation[order]
         panel = np.zeros(len(start), np.int64)
         np.cumsum(np.diff(start) * height, out=panel[1:])

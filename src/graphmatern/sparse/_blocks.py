@@ -56,6 +56,41 @@ def _segments(tree: Structure) -> tuple[Ints, Ints]:
     return first, count
 
 
+@inline
+def _expanded_rows(tree: Structure, cuts: Longs, start: Longs, row_start: Longs) -> Ints:
+    """Rows below the columns of each supernode of the block matrix, in ascending order."""
+    size = len(tree.height)
+    groups = len(cuts) - 1
+    p = cuts[groups]
+    rows = np.empty(row_start[size * groups], np.int32)
+    for s in range(size):
+        first = row_start[s * groups + groups - 1]  # the rows below all columns, once
+        free = first
+        q = tree.row_start[s]
+        while q < tree.row_start[s + 1]:
+            ancestor = tree.supernode[tree.rows[q]]
+            begin = tree.start[ancestor]
+            width = tree.start[ancestor + 1] - begin
+            last = q
+            while last < tree.row_start[s + 1] and tree.supernode[tree.rows[last]] == ancestor:
+                last += 1
+            for a in range(p):
+                for r in range(q, last):
+                    rows[free] = p * begin + a * width + tree.rows[r] - begin
+                    free += 1
+            q = last
+        for g in range(groups - 1):
+            k = s * groups + g
+            to = row_start[k]
+            for column in range(start[k + 1], p * tree.start[s + 1]):
+                rows[to] = column
+                to += 1
+            for r in range(first, free):
+                rows[to] = rows[r]
+                to += 1
+    return rows
+
+
 @jit
 def _expanded(tree: Structure, cuts: Longs) -> tuple[Longs, Ints, Ints, Ints, Longs, Ints]:
     """Supernodes of the block matrix: start, height, parent, supernode of each column, row_start and rows.
@@ -86,33 +121,7 @@ def _expanded(tree: Structure, cuts: Longs) -> tuple[Longs, Ints, Ints, Ints, Lo
         for c in range(tree.child_start[s], tree.child_start[s + 1]):
             parent[tree.child[c] * groups + groups - 1] = s * groups
     start[size * groups] = n * p
-    rows = np.empty(row_start[size * groups], np.int32)
-    for s in range(size):
-        first = row_start[s * groups + groups - 1]  # the rows below all columns, once
-        free = first
-        q = tree.row_start[s]
-        while q < tree.row_start[s + 1]:
-            ancestor = tree.supernode[tree.rows[q]]
-            begin = tree.start[ancestor]
-            width = tree.start[ancestor + 1] - begin
-            last = q
-            while last < tree.row_start[s + 1] and tree.supernode[tree.rows[last]] == ancestor:
-                last += 1
-            for a in range(p):
-                for r in range(q, last):
-                    rows[free] = p * begin + a * width + tree.rows[r] - begin
-                    free += 1
-            q = last
-        for g in range(groups - 1):
-            k = s * groups + g
-            to = row_start[k]
-            for column in range(start[k + 1], p * tree.start[s + 1]):
-                rows[to] = column
-                to += 1
-            for r in range(first, free):
-                rows[to] = rows[r]
-                to += 1
-    return start, height, parent, supernode, row_start, rows
+    return start, height, parent, supernode, row_start, _expanded_rows(tree, cuts, start, row_start)
 
 
 @jit
@@ -280,7 +289,8 @@ class BlockAnalysis(Layout):
     >>> A = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(50, 50)).tocsr().tocsc()
     >>> base = analyze(A)
     >>> constant, linear, output = np.eye(2), np.array([[1.0, 0.5], [0.5, 1.0]]), np.array([1.0, 0.0])
-    >>> factor = BlockAnalysis(base, (1, 1)).factorize(constant, linear, output, A.data[base.lower_positions], np.zeros(50))
+    >>> values = A.data[base.lower_positions]
+    >>> factor = BlockAnalysis(base, (1, 1)).factorize(constant, linear, output, values, np.zeros(50))
     >>> dense = np.kron(constant, np.eye(50)) + np.kron(linear, A.toarray())
     >>> bool(np.isclose(factor.logdet(), np.linalg.slogdet(dense)[1]))
     True
@@ -337,9 +347,7 @@ class BlockAnalysis(Layout):
         """Unknowns per node, p."""
         return len(self.signs)
 
-    def factorize(
-        self, constant: Floats, linear: Floats, output: Floats, values: Floats, added: Floats
-    ) -> BlockFactor:
+    def factorize(self, constant: Floats, linear: Floats, output: Floats, values: Floats, added: Floats) -> BlockFactor:
         """Factorise J₀ ⊗ I + J₁ ⊗ A + w wᵀ ⊗ diag(added); see `BlockFactor.update_blocks`."""
         factor = BlockFactor(self)
         factor.update_blocks(constant, linear, output, values, added)
@@ -354,11 +362,12 @@ def _pairs(linear: Floats) -> Longs:
 class BlockFactor(Factor):
     """The factorisation L S Lᵀ of a block matrix; made by `BlockAnalysis.factorize`."""
 
-    analysis: BlockAnalysis
+    analysis: BlockAnalysis  # type: ignore[assignment]  # of which it uses what a `Layout` has
 
-    def update_blocks(
-        self, constant: Floats, linear: Floats, output: Floats, values: Floats, added: Floats
-    ) -> None:
+    def __init__(self, analysis: BlockAnalysis) -> None:
+        super().__init__(analysis)  # type: ignore[arg-type]
+
+    def update_blocks(self, constant: Floats, linear: Floats, output: Floats, values: Floats, added: Floats) -> None:
         """Factorise another matrix in the memory of this one.
 
         Parameters
@@ -399,8 +408,8 @@ class BlockFactor(Factor):
                 node = int(blocks.permutation[column])
                 raise NotPositiveDefiniteError(
                     f"the block matrix ({blocks.base.n} nodes, {blocks.size} unknowns each) has a pivot of the wrong "
-                    f"sign at node {node}. Likely causes: (a) a lengthscale so long that rounding decides; (b) negative "
-                    "sites that outweigh the prior.",
+                    f"sign at node {node}. Likely causes: (a) a lengthscale so long that rounding decides; (b) "
+                    "negative sites that outweigh the prior.",
                     node,
                 )
             self._ready = True
@@ -419,7 +428,10 @@ class BlockFactor(Factor):
 class BlockInverse(SelectedInverse):
     """Entries of the inverse Z of a block matrix on the pattern of its factor."""
 
-    analysis: BlockAnalysis
+    analysis: BlockAnalysis  # type: ignore[assignment]  # of which it uses what a `Layout` has
+
+    def __init__(self, analysis: BlockAnalysis) -> None:
+        super().__init__(analysis)  # type: ignore[arg-type]
 
     def traces(self, values: Floats, weights: Floats, linear: Floats) -> tuple[Floats, Floats, Floats]:
         """Σ_j Z_jj, Σ_j d_j Z_jj, and Σ_ij A_ij Z_ij where ``linear`` is not zero, each of shape (p, p).
@@ -435,9 +447,7 @@ class BlockInverse(SelectedInverse):
         """
         blocks, p = self.analysis, self.analysis.size
         found = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
-        _block_traces(
-            blocks.base._structure, blocks._blocks, values, weights, _pairs(linear), self._panels, *found
-        )
+        _block_traces(blocks.base._structure, blocks._blocks, values, weights, _pairs(linear), self._panels, *found)
         return found
 
     def output_diagonal(self, output: Floats) -> Floats:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from scipy.sparse import csc_array
 
-    from graphmatern.sparse._analysis import Analysis
+    from graphmatern.sparse._analysis import Analysis, Layout
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
@@ -43,7 +43,7 @@ def _aligned(size: int) -> Floats:
 class _Workspace:
     """Working memory of one factor."""
 
-    def __init__(self, analysis: Analysis) -> None:
+    def __init__(self, analysis: Layout) -> None:
         plan = analysis._plan
         n_threads = analysis.n_threads
         self.shifts = [plan.waiting + plan.top_stack + t * plan.task_stack for t in range(n_threads)]
@@ -204,7 +204,7 @@ class Factor:
         return min(failed, default=-1), any(suspect for _, suspect in results)
 
     def _load(self, mirror: NDArray[np.integer], values: Floats, check: bool) -> tuple[bool, bool]:
-        """Write the matrix to all panels where these must be there at once; whether so, and whether any may be at fault.
+        """Write the matrix to all panels where that must be done at once; return whether it was, and looks at fault.
 
         Update matrices of detached supernodes are added to panels whose turn has not come.
         """

@@ -4,9 +4,9 @@ For one supernode with columns J and rows R below them, L being the factor and Z
 
     Z[R, J] = -Z[R, R] Y,    Z[J, J] = S (L[J, J] L[J, J]ᵀ)⁻¹ - Yᵀ Z[R, J],    Y = L[R, J] L[J, J]⁻¹,
 
-S = ±1 being the sign of its pivots, and Z[R, R] is known once the ancestors are done, because R lies in their fronts.  So the tree is walked
-from its roots down, each supernode handing to its children the blocks Z[R, R] they need, in the places
-where the factorisation had their update matrices.
+S = ±1 being the sign of its pivots, and Z[R, R] is known once the ancestors are done, because R lies in
+their fronts.  So the tree is walked from its roots down, each supernode handing to its children the blocks
+Z[R, R] they need, in the places where the factorisation had their update matrices.
 
 References
 ----------

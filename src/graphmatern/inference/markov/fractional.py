@@ -110,7 +110,7 @@ class Determinants:
         return self._factor
 
     def __call__(self, shift: float) -> tuple[float, float]:
-        """log det (I + Δ/s), and its derivative in log s."""
+        """Log det (I + Δ/s), and its derivative in log s."""
         if shift not in self._known:
             factor, n = self.factor(shift), self.precision.graph.n_nodes
             self._inverse = factor.selected_inverse(self._inverse)
@@ -121,7 +121,7 @@ class Determinants:
         return self._known[shift]
 
     def of_pencil(self, pencil: Pencil, shift: float) -> tuple[float, float, float]:
-        """log |det (J₀ ⊗ I + J₁ ⊗ Δ/c)|, and its derivatives in ν (at the same c) and log c."""
+        """Log |det (J₀ ⊗ I + J₁ ⊗ Δ/c)|, and its derivatives in ν (at the same c) and log c."""
         assert pencil.zeros is not None
         n = self.precision.graph.n_nodes
         constant, slope = pencil.log_constant
@@ -181,7 +181,8 @@ class BlockField:
         self._order = precision.base.permutation
         self._low_rank: Floats | None = None  # V in B⁻¹ = (B without negative sites)⁻¹ + V Vᵀ
         self._extra = 0.0
-        self.factor, self._inverse = (None, None) if memory is None else memory
+        self.factor: BlockFactor | None = None if memory is None else memory[0]
+        self._inverse: BlockInverse | None = None if memory is None else memory[1]
         negative = np.flatnonzero(added < 0.0)
         if not split:
             try:
@@ -236,7 +237,8 @@ class BlockField:
 
     def draw(self, normal: Floats) -> Floats:
         """Draws of g from standard normal numbers (p n_nodes, k), where all signs are positive; (n_nodes, p, k)."""
-        assert self.factor is not None and not self.analysis.has_signs
+        assert self.factor is not None
+        assert not self.analysis.has_signs
         return self._in_callers_order(self.factor.solve_upper_ordered(normal))
 
     def _in_callers_order(self, x: Floats) -> Floats:
@@ -253,7 +255,7 @@ class BlockField:
 
     def outputs(self, blocks: Floats) -> Floats:
         """wᵀg for g (n_nodes, p, k); shape (n_nodes, k)."""
-        return np.einsum("a,nak->nk", self.pencil.output, blocks)
+        return np.asarray(np.einsum("a,nak->nk", self.pencil.output, blocks))
 
     def logdet(self) -> float:
         """Log |det B|."""
@@ -291,7 +293,7 @@ class BlockField:
         """Σ_k g_kᵀΔg_k for g (n_nodes, p, k); shape (p, p)."""
         n, p, k = blocks.shape
         image = (self.precision.laplacian @ blocks.reshape(n, p * k)).reshape(n, p, k)
-        return np.einsum("nak,nbk->ab", blocks, image)
+        return np.asarray(np.einsum("nak,nbk->ab", blocks, image))
 
     def output_covariances(self, sources: Longs, targets: Longs) -> Floats:
         """Covariances of wᵀg between neighbours, or nodes and themselves; shape (n_pairs,)."""
@@ -322,8 +324,8 @@ def prior_draws(
 ) -> Floats:
     """Draws of φ, of covariance y^(−n) (k_0 + Σ_j k_j / (1 + τ_j l)), l = Δ/c, y = 1 + l; shape (n_nodes, count).
 
-    For odd n they are y^(−(n+1)/2) times draws of covariance y k_j / (1 + τ_j l), and these (1 + τ_j l)⁻¹ times draws of
-    covariance y (1 − τ_j + τ_j y).
+    For odd n they are y^(−(n+1)/2) times draws of covariance y k_j / (1 + τ_j l), and these (1 + τ_j l)⁻¹ times draws
+    of covariance y (1 − τ_j + τ_j y).
     """
     assert pencil.zeros is not None
     laplacian = determinants.precision.laplacian
@@ -351,5 +353,3 @@ def prior_draws(
     for _ in range((pencil.power + odd) // 2):
         found = shift * factor.solve(found)
     return np.asarray(found)
-
-

@@ -20,6 +20,8 @@ import numpy as np
 from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
+from graphmatern.inference.markov.cost import RELATIVE_ERROR
+from graphmatern.inference.markov.engine import MarkovEngine
 from graphmatern.inference.markov.fractional import block_precision
 from graphmatern.inference.markov.fractional_process import BlockProcess, BlockWorkspace
 from graphmatern.inference.markov.pencil import matern_pencil
@@ -40,17 +42,14 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["RELATIVE_ERROR", "FractionalEngine"]
-
-#: Of the covariance, by default.
-RELATIVE_ERROR = 1e-4
+__all__ = ["FractionalEngine"]
 
 _LARGEST_NU = 6.0
 _LARGEST_RATIO = 1e9  # of (c + λ_max) / c: beyond, rounding shows
 _LOG_RANGE = 30.0  # of z, either way; the variance has bounds of its own
 _ROOM = 1.5  # times the lengthscale at which a search begins, for which fields are chosen
 _MORE_ROOM = 3.0  # where no second search follows
-_PERTURBATION = 2e-3  # of the sites, for derivatives of the average variance
+_PERTURBATION = 1e-3  # of the sites, for derivatives of the average variance
 
 
 @lru_cache(maxsize=64)
@@ -127,14 +126,13 @@ class FractionalEngine(Engine):
     @cached_property
     def _base(self) -> Floats:
         """Where the kernel lies: log ν, log κ, and log σ² or z, whichever is moved; shape (3,)."""
-        values = {} if self._given is None else self._given.values()
+        values = {} if self._given is None else self._given.values()  # where it was left open, ν = 1.5
         wanted = values.get("nu", 1.5), values.get("lengthscale", START_LENGTHSCALES[0])
         logs = np.log(wanted)
         if self._problem.search.optimizer is not None:
-            bounds = dict(zip(np.flatnonzero(self._free), self.coordinates, strict=True))
-            for place in (0, 1):
-                if place in bounds:
-                    logs[place] = np.clip(logs[place], bounds[place].low, bounds[place].high)
+            for place, one in zip(np.flatnonzero(self._free), self.coordinates, strict=True):
+                if place < 2:
+                    logs[place] = np.clip(logs[place], one.low, one.high)
         return self._point(logs[0], logs[1], values.get("variance", 1.0))
 
     def _point(self, log_nu: float, log_kappa: float, variance: float) -> Floats:
@@ -155,7 +153,7 @@ class FractionalEngine(Engine):
         return found
 
     def _shift(self, log_nu: float, log_kappa: float) -> float:
-        """c = 2ν/κ²."""
+        """C = 2ν/κ²."""
         return float(2.0 * np.exp(log_nu - 2.0 * log_kappa))
 
     def _pencil_at(self, log_nu: float, log_kappa: float) -> Pencil:
@@ -307,6 +305,40 @@ class FractionalEngine(Engine):
         return found
 
     # ------------------------------------------------------------------ the fit
+    @classmethod
+    def rehearsal(cls, problem: Problem) -> Problem | None:
+        """Part of a large graph."""
+        return MarkovEngine.rehearsal(problem)
+
+    def simpler(self) -> list[Callable[[], Engine]]:
+        """Engines of integer smoothness: those within bounds, or the nearest where it is held."""
+        if self._problem.search.optimizer is None or not self._free[1:].any():
+            return []
+        if self._free[0]:
+            low, high = self._problem.rules.allowed("nu")
+            possible = [nu for nu in (1, 2, 3) if low <= nu <= high] or [1]
+        else:
+            possible = [int(np.clip(np.round(np.exp(self._base[0])), 1, 3))]
+        return [lambda nu=nu: MarkovEngine(self._problem, self.groups, nu) for nu in possible]  # type: ignore[misc]
+
+    def start_from(self, other: Engine, position: Floats) -> Floats:
+        """Coordinates like those of an engine of integer smoothness, with the same correlations at long distances."""
+        assert isinstance(other, MarkovEngine)
+        nearest = float(other.precision.nu)
+        found = self._base.copy()
+        if self._free[0]:
+            found[0] = np.clip(np.log(nearest), self.coordinates[0].low, self.coordinates[0].high)
+        log_kappa, log_a = other.point(position)
+        if self._free[1]:
+            bounds = self.coordinates[int(self._free[0])]
+            found[1] = np.clip(log_kappa + 0.5 * (found[0] - np.log(nearest)), bounds.low, bounds.high)
+        if self._free[2] and self._in_variance:
+            found[2] = np.log(other.average_variance(position))
+        elif self._free[2]:
+            shift = 2.0 * nearest * np.exp(-2.0 * log_kappa)
+            found[2] = log_a - nearest * np.log(shift + self._mean_diagonal)
+        return np.asarray(found[self._free])
+
     def bounded(self, position: Floats) -> FractionalEngine | None:
         """Return an engine that moves the variance itself, where z has taken it out of its bounds."""
         if self._in_variance or not self._free[2] or self._problem.likelihood.scale_invariant:

@@ -119,7 +119,9 @@ class BlockPredictive(Predictive):
         field, sites = self._field, self._sites
         n = self._precision.graph.n_nodes
         seen = field.outputs(field.draw(rng.standard_normal((n * self._pencil.size, count))))
-        return sites.share[:, None] * seen + np.sqrt(sites.white * sites.share)[:, None] * rng.standard_normal((n, count))
+        return sites.share[:, None] * seen + np.sqrt(sites.white * sites.share)[:, None] * rng.standard_normal(
+            (n, count)
+        )
 
     def _smooth(self, count: int, rng: np.random.Generator) -> Floats:
         """Draws of φ: prior draws conditioned on sites that are not negative, φ − B⁻¹(Dφ + √D z), and the rest."""

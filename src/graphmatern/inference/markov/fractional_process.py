@@ -255,8 +255,8 @@ class BlockConditioned(Conditioned):
         _, prior_in_nu, prior_in_shift = self._process.prior_determinant
         plain, weighted, mixed = self._traces
         of_white = float(sites.reduced.sum() - (sites.reduced**2) @ self._variances)
-        in_nu = np.sum(plain * pencil.constant_slope) + np.sum(mixed * pencil.linear_slope)
-        in_nu += 2.0 * pencil.output_slope @ weighted @ pencil.output + pencil.white_slope * of_white
+        in_nu = float(np.sum(plain * pencil.constant_slope) + np.sum(mixed * pencil.linear_slope))
+        in_nu += 2.0 * float(pencil.output_slope @ weighted @ pencil.output) + pencil.white_slope * of_white
         return np.array([in_nu - prior_in_nu, -np.sum(mixed * pencil.linear) - prior_in_shift, self.used()])
 
 

@@ -6,10 +6,11 @@ approximation of y^(ν−n) (`rational.fraction`). In powers of l = y − 1 = Δ
     q = y^n r = a_0 + a_1 l + ... + a_n l^n + l^(n+1) Σ_i s_i / (1 + γ_i l),    all coefficients positive,
 
 and 1/q = v + wᵀ (J₀ + l J₁)⁻¹ w for small symmetric matrices J₀, J₁ of m + n rows: a field with as many unknowns per
-node as rows, of precision J₀ ⊗ I + J₁ ⊗ Δ/c, which couples neighbours only and fills in like M = cI + Δ itself, block by
-block. For n = 0 it is the sum of m independent Markov fields, and white noise of variance v. For n ≥ 1 the process is
-one of the unknowns; others carry l² Σ s_i / (1 + γ_i l) as a Schur complement, with negative sign. J is then
+node as rows, of precision J₀ ⊗ I + J₁ ⊗ Δ/c, which couples neighbours only and fills in like M = cI + Δ itself, block
+by block. For n = 0 it is the sum of m independent Markov fields, and white noise of variance v. For n ≥ 1 the process
+is one of the unknowns; others carry l² Σ s_i / (1 + γ_i l) as a Schur complement, with negative sign. J is then
 quasi-definite (Vanderbei 1995): it has a factorisation L S Lᵀ with known signs S, in every order that `signs` allows.
+Sums of independent fields would take m (n + 1) unknowns per separator node instead of m + n.
 
 As ν passes an integer, coefficients vanish on one side or the other, and r is exact there: nothing jumps.
 """
@@ -78,19 +79,19 @@ class Pencil:
 
     @cached_property
     def log_constant(self) -> tuple[float, float]:
-        """log |det J₀|, and its derivative in ν."""
+        """Log |det J₀|, and its derivative in ν."""
         slope = float(np.trace(np.linalg.solve(self.constant, self.constant_slope)))
         return float(np.linalg.slogdet(self.constant)[1]), slope
 
     def kernel(self, lift: Floats) -> tuple[Floats, Floats, Floats]:
         """1/q at some l, and its derivatives in ν and in log l."""
         found, in_nu, in_lift = (np.empty(len(lift)) for _ in range(3))
-        for k, l in enumerate(lift):
-            solved = np.linalg.solve(self.constant + l * self.linear, self.output)
+        for k, x in enumerate(lift):
+            solved = np.linalg.solve(self.constant + x * self.linear, self.output)
             found[k] = self.white + self.output @ solved
-            changed = self.constant_slope + l * self.linear_slope
+            changed = self.constant_slope + x * self.linear_slope
             in_nu[k] = self.white_slope + 2.0 * self.output_slope @ solved - solved @ changed @ solved
-            in_lift[k] = -l * (solved @ self.linear @ solved)
+            in_lift[k] = -x * (solved @ self.linear @ solved)
         return found, in_nu, in_lift
 
 
@@ -149,8 +150,7 @@ def _realize(coefficients: Floats, slopes: Floats, tail: Fraction) -> Pencil:
     """The pencil of Σ_k a_k l^k + l^(n+1) Σ_i s_i / (1 + γ_i l)."""
     n, m = len(coefficients) - 1, len(tail.weights)
     if n == 0:
-        constant, slope = float(coefficients[0]), float(slopes[0])
-        found = as_resolvents(replace(tail, constant=constant, constant_slope=slope))
+        found = as_resolvents(replace(tail, constant=float(coefficients[0]), constant_slope=float(slopes[0])))
         root = np.sqrt(found.weights)
         return Pencil(
             np.eye(m),
@@ -180,19 +180,16 @@ def _realize(coefficients: Floats, slopes: Floats, tail: Fraction) -> Pencil:
     # l² g, g = a_2 + ...: the Schur complement of −1/g, which in turn is that of the pencil of g.
     inner = _realize(coefficients[2:], slopes[2:], tail)
     p = inner.size
-    constant, constant_slope = _framed(inner.constant, inner.output, -inner.white), _framed(
-        inner.constant_slope, inner.output_slope, -inner.white_slope
-    )
     unit = np.zeros(p + 1)
     unit[-1] = 1.0
     nothing = np.zeros(p)
     border = Pencil(
-        constant,
+        _framed(inner.constant, inner.output, -inner.white),
         _framed(inner.linear, nothing, 0.0),
         unit,
         0.0,
         (*inner.signs, -1),
-        constant_slope,
+        _framed(inner.constant_slope, inner.output_slope, -inner.white_slope),
         _framed(inner.linear_slope, nothing, 0.0),
         np.zeros(p + 1),
         0.0,

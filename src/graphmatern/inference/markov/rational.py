@@ -107,7 +107,7 @@ def _points(n_terms: int, ratio: float) -> Floats:
 def _half(points: Floats) -> Floats:
     """(b, log e, logit γ) at β = 1/2, which is explicit for all points; shape (2m + 1,).
 
-    With z = √y the interpolant is r = z (P(z) − N(z)) / (P(z) + N(z)), P and N being Π (z ± z_k): on the imaginary axis,
+    With z = √y the interpolant is r = z (P − N) / (P + N), P and N being Π (z ± z_k): on the imaginary axis, z = iω,
     r = ω cot Θ(ω) with Θ(ω) = Σ atan(ω / z_k), so that poles lie where Θ is a multiple of π.
     """
     roots, m = np.sqrt(points), len(points) // 2
@@ -146,7 +146,7 @@ def _tangent(parameters: Floats, points: Floats, beta: float) -> Floats:
 def _solve(matrix: Floats, points: Floats, right: Floats, beta: float) -> Floats:
     """Solve for changes of the parameters, conditions relative to their size."""
     scale = points**-beta
-    return np.linalg.lstsq(matrix * scale[:, None], right * scale, rcond=None)[0]
+    return np.asarray(np.linalg.lstsq(matrix * scale[:, None], right * scale, rcond=None)[0], dtype=np.float64)
 
 
 def _corrected(parameters: Floats, points: Floats, beta: float) -> Floats:
@@ -262,7 +262,7 @@ def _gaps(given: Fraction, j: int) -> Floats:
     width = rates[j - 1] - rates[j] if j else 2.0 * weights.sum() / given.constant
 
     def gaps(s: float) -> Floats:
-        found = apart + width * _logistic(s)
+        found: Floats = apart + width * _logistic(s)
         found[j] = width * _logistic(s)
         if j:
             found[j - 1] = -width * _logistic(-s)
@@ -283,7 +283,7 @@ def largest_error(n_terms: int, ratio: float) -> float:
 
 @lru_cache(maxsize=256)
 def widest_ratio(n_terms: int, relative_error: float) -> float:
-    """Largest R for which m terms keep the relative error on [1, R] below a bound, whatever β."""
+    """Largest R for which m terms keep the relative error on [1, R] below a bound, whatever β; 0 if there is none."""
 
     def excess(log_ratio: float) -> float:
         return float(np.log(largest_error(n_terms, float(np.exp(log_ratio))) / relative_error))
@@ -291,16 +291,16 @@ def widest_ratio(n_terms: int, relative_error: float) -> float:
     low, high = np.log(_LEAST_RATIO), np.log(_LARGEST_RATIO)
     if excess(high) <= 0.0:
         return _LARGEST_RATIO
-    return float(np.exp(brentq(excess, low, high, xtol=1e-3) - 1e-3)) if excess(low) < 0.0 else _LEAST_RATIO
+    return float(np.exp(brentq(excess, low, high, xtol=1e-3) - 1e-3)) if excess(low) < 0.0 else 0.0
 
 
 def terms_for(ratio: float, relative_error: float) -> int:
     """Least number of terms that keep the relative error on [1, R] below a bound, whatever β."""
     for n_terms in range(1, MOST_TERMS + 1):
-        if widest_ratio(n_terms, relative_error) >= ratio:
+        if widest_ratio(n_terms, relative_error) >= max(ratio, _LEAST_RATIO + 0.01):
             return n_terms
     raise NumericalError(
-        f"a relative error of {relative_error:.0e} on [1, {ratio:.2e}] takes more than {MOST_TERMS} terms. Likely causes: "
-        "(a) a very long lengthscale; (b) weights of very different size. Allow a larger `relative_error`, or shorter "
-        "lengthscales"
+        f"a relative error of {relative_error:.0e} on [1, {ratio:.2e}] takes more than {MOST_TERMS} terms. Likely "
+        "causes: (a) a very long lengthscale; (b) weights of very different size. Allow a larger `relative_error`, or "
+        "shorter lengthscales"
     )
