@@ -119,7 +119,8 @@ def any_smoothness(
         ", ".join([f"markov {nu}", *more]),
         kind,
         gm.Matern(nu, 1.4, 1.3, fixed=fixed),
-        options={"in_variance": in_variance, "settings": {"relative_error": 1e-11}},
+        options={"in_variance": in_variance, "relative_error": 1e-11},
+        costly=nu > 3.0 or bool(more),
     )
 
 

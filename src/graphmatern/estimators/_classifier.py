@@ -68,7 +68,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         probability 0.001; or with probabilities proportional to their exponentials. "bernoulli" is for two classes and
         has one process. A likelihood object sets what these names leave at their defaults.
     inference : {"auto", "spectral", "markov", "moments", "eigenvectors", "inducing"}
-        How to compute. "spectral" (any kernel), "markov" (Matérn of integer smoothness; large road-like graphs) and
+        How to compute. "spectral" (any kernel), "markov" (Matérn; large road-like graphs) and
         "moments" (any kernel; large graphs of any other kind) find the best Gaussian approximation there is, by natural
         gradients; "auto" chooses one of them. "eigenvectors" and "inducing" restrict it to leading eigenvectors or
         inducing nodes, and can learn from batches.
@@ -97,6 +97,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     <priors>
     <integrate>
     <random_state>
+    <relative_error>
     <n_threads>
     <device>
     <dtype>
@@ -164,6 +165,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         priors: Mapping[str, Prior] | None = None,
         integrate: Literal["auto"] | bool = "auto",
         random_state: int | None = None,
+        relative_error: float = 1e-4,
         n_threads: int | None = None,
         device: str = "cpu",
         dtype: Literal["float64", "float32"] = "float64",
@@ -191,6 +193,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         self.priors = priors
         self.integrate = integrate
         self.random_state = random_state
+        self.relative_error = relative_error
         self.n_threads = n_threads
         self.device = device
         self.dtype = dtype
@@ -293,6 +296,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
                 "rules": rules_of(self),
                 "search": search_of(self),
                 "n_eigenpairs": self.n_eigenpairs,
+                "relative_error": self.relative_error,
                 "n_threads": self.n_threads,
                 "device": device_of(self),
                 "dtype": self.dtype,
@@ -552,6 +556,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             "sites": self._fit.sites,
             "integrated": integrated_state(self._fit.integrated),
             "inducing": self._fit.report.get("inducing"),
+            "n_fields": self._fit.report.get("n_fields"),
             "in_steps": "history" in self._fit.report,
             "standard_errors": self._standard_errors,
             "spectrum": pairs,
@@ -576,6 +581,7 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             }
             state["in_steps"] = True
         settings["steps"] = state.get("in_steps", settings["steps"])
+        settings["n_fields"] = state.get("n_fields")
         inducing = state.get("inducing")
         settings["n_inducing" if isinstance(inducing, int) else "inducing"] = inducing
         problem = replace(problem, kernel=state["kernel_"], settings=settings)

@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from graphmatern.inference.learning.problem import Problem
     from graphmatern.sparse import Cost
 
-__all__ = ["LONG", "MOST_ENTRIES", "RELATIVE_ERROR", "block_cost", "is_learned", "smoothnesses", "sparse_cost"]
+__all__ = ["LONG", "MOST_ENTRIES", "block_cost", "is_learned", "smoothnesses", "sparse_cost"]
 
-#: Of the covariance, by default.
-RELATIVE_ERROR = 1e-4
 #: Seconds of one factorisation, of which a fit takes a hundred, beyond which it matters no more how many.
 LONG = 10.0
 #: Entries of a power of the Laplacian.
@@ -47,7 +45,7 @@ def is_learned(problem: Problem) -> bool:
     kernel = problem.kernel
     if kernel is not None and not isinstance(kernel, Matern):
         return False
-    if not smoothnesses(kernel, problem.rules):
+    if not smoothnesses(kernel, problem.rules) or problem.settings.get("n_fields") is not None:
         return True
     if len(smoothnesses(kernel)) == 1 or problem.search.optimizer is None:
         return False
@@ -83,7 +81,7 @@ def block_cost(problem: Problem) -> Cost | None:
     base = markov_precision(graph, 1, normalized=normalized, n_threads=problem.n_threads).analysis
     values = {} if problem.kernel is None else problem.kernel.values()  # type: ignore[operator]
     nu, lengthscale = values.get("nu", 1.5), max(values.get("lengthscale", 0.0), _TYPICAL_LENGTHSCALE)
-    error = float(problem.settings.get("relative_error") or RELATIVE_ERROR)
+    error = problem.relative_error
     ratio = 1.0 + largest_eigenvalue_bound(graph.laplacian(normalized)) * lengthscale**2 / (2.0 * nu)
     terms = terms_for(min(ratio, widest_ratio(MOST_TERMS, error)), error)
     return BlockAnalysis.predict(base, terms + int(nu))

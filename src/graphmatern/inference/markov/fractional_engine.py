@@ -20,7 +20,6 @@ import numpy as np
 from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
-from graphmatern.inference.markov.cost import RELATIVE_ERROR
 from graphmatern.inference.markov.engine import MarkovEngine
 from graphmatern.inference.markov.fractional import block_precision
 from graphmatern.inference.markov.fractional_process import BlockProcess, BlockWorkspace
@@ -63,7 +62,7 @@ class FractionalEngine(Engine):
     Parameters
     ----------
     problem : Problem
-        What to fit; ``settings["relative_error"]`` is the error of the covariance that is allowed.
+        What to fit; ``settings["n_fields"]`` is m where an earlier fit has chosen it.
     groups : list of Group
         The observations.
     """
@@ -74,13 +73,13 @@ class FractionalEngine(Engine):
     def __init__(self, problem: Problem, groups: list[Group]) -> None:
         self._problem, self.groups = problem, groups
         self._given: Matern | None = problem.kernel  # type: ignore[assignment]
-        self.relative_error = float(problem.settings.get("relative_error") or RELATIVE_ERROR)
+        self.relative_error = problem.relative_error
         graph, normalized = problem.graph, bool(problem.normalized)
         self.precision = block_precision(graph, normalized=normalized, n_threads=problem.n_threads)
         self.workspace = BlockWorkspace(self.precision)
         self._mean_diagonal = float(self.precision.laplacian.diagonal().mean())
-        self._terms: int | None = None
-        self._ratio = 0.0
+        self._terms: int | None = problem.settings.get("n_fields")
+        self._ratio = 0.0 if self._terms is None else widest_ratio(self._terms, self.relative_error)
         self._slopes: tuple[tuple[float, float, int], Floats] | None = None
         self._last: tuple[float, float] | None = None  # log ν and log κ of the last process
         held = set() if self._given is None else set(self._given.fixed)

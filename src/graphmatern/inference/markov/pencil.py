@@ -164,52 +164,36 @@ def _realize(coefficients: Floats, slopes: Floats, tail: Fraction) -> Pencil:
             found.constant_slope,
         )
     if n == 1:
-        root = np.sqrt(tail.weights)
-        inner = Pencil(
-            -np.eye(m),
-            -np.diag(tail.rates),
-            root,
+        root, last = np.sqrt(tail.weights), np.zeros(m + 1)
+        last[-1] = 1.0
+        return Pencil(
+            np.diag([-1.0] * m + [float(coefficients[0])]),
+            _framed(-np.diag(tail.rates), root, coefficients[1]),
+            last,
             0.0,
-            (-1,) * m,
-            np.zeros((m, m)),
-            -np.diag(tail.rates_slope),
-            0.5 * tail.weights_slope / root,
+            (*(-1,) * m, 1),
+            np.diag([0.0] * m + [float(slopes[0])]),
+            _framed(-np.diag(tail.rates_slope), 0.5 * tail.weights_slope / root, slopes[1]),
+            np.zeros(m + 1),
             0.0,
         )
-        return _bordered(inner, coefficients, slopes)
-    # l² g, g = a_2 + ...: the Schur complement of −1/g, which in turn is that of the pencil of g.
+    # l² g, g = a_2 + ...: the Schur complement of −1/g, which in turn is that of the pencil of g. What −1/g stands for
+    # comes last: it has no diagonal of its own, or a small one, before the others are eliminated.
     inner = _realize(coefficients[2:], slopes[2:], tail)
     p = inner.size
-    unit = np.zeros(p + 1)
-    unit[-1] = 1.0
-    nothing = np.zeros(p)
-    border = Pencil(
-        _framed(inner.constant, inner.output, -inner.white),
-        _framed(inner.linear, nothing, 0.0),
-        unit,
-        0.0,
-        (*inner.signs, -1),
-        _framed(inner.constant_slope, inner.output_slope, -inner.white_slope),
-        _framed(inner.linear_slope, nothing, 0.0),
-        np.zeros(p + 1),
-        0.0,
-    )
-    return _bordered(border, coefficients, slopes)
-
-
-def _bordered(inner: Pencil, coefficients: Floats, slopes: Floats) -> Pencil:
-    """a_0 + a_1 l on the diagonal, and l times the output of other unknowns beside it."""
-    nothing, last = np.zeros(inner.size), np.zeros(inner.size + 1)
+    last, nothing = np.zeros(p + 1), np.zeros(p)
     last[-1] = 1.0
     return Pencil(
-        _framed(inner.constant, nothing, coefficients[0]),
-        _framed(inner.linear, inner.output, coefficients[1]),
-        last,
+        _framed(_framed(inner.constant, nothing, coefficients[0]), np.append(inner.output, 0.0), -inner.white),
+        _framed(_framed(inner.linear, nothing, coefficients[1]), last, 0.0),
+        np.append(last, 0.0),
         0.0,
-        (*inner.signs, 1),
-        _framed(inner.constant_slope, nothing, slopes[0]),
-        _framed(inner.linear_slope, inner.output_slope, slopes[1]),
-        np.zeros(inner.size + 1),
+        (*inner.signs, 1, -1),
+        _framed(
+            _framed(inner.constant_slope, nothing, slopes[0]), np.append(inner.output_slope, 0.0), -inner.white_slope
+        ),
+        _framed(_framed(inner.linear_slope, nothing, slopes[1]), np.zeros(p + 1), 0.0),
+        np.zeros(p + 2),
         0.0,
     )
 
