@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import graphmatern as gm
 from graphmatern.errors import KernelError, NumericalError
@@ -20,6 +18,11 @@ from graphmatern.inference.markov.rational import as_resolvents, fraction, large
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.likelihoods import Gaussian
 from reference import dense_kernel, matern_psi
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
 
 ROADS = gm.make_roads(90, seed=4)
 WEIGHED = gm.Graph.from_adjacency(ROADS.weights, masses=np.random.default_rng(1).uniform(0.5, 2.0, ROADS.n_nodes))

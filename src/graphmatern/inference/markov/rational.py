@@ -274,7 +274,7 @@ def _gaps(given: Fraction, j: int) -> Floats:
 
 @lru_cache(maxsize=1024)
 def largest_error(n_terms: int, ratio: float) -> float:
-    """Largest relative error on [1, R] over all β: that at β = 1/2, and a little more, as few terms are worst near 0.6."""
+    """Largest relative error on [1, R] over all β: that at β = 1/2, and a little more: few terms do worst near 0.6."""
     y = np.geomspace(1.0, ratio, _PER_TERM * n_terms)
     parameters = _half(_points(n_terms, ratio))
     value, _ = _interpolant(parameters, y - 1.0)
