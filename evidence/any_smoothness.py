@@ -224,7 +224,7 @@ def growth() -> list[str]:
         nodes, y = simulate(graph, 1.5, 0, 0.1)
         clock.seconds.clear()
         model = gm.GraphGPRegressor(
-            graph, gm.Matern(None), engine="markov", mean="zero", normalize_y=False, integrate=False, verbose=False
+            graph, gm.Matern(1.2, 3.0), engine="markov", mean="zero", normalize_y=False, integrate=False, verbose=False
         )
         begin = time.perf_counter()
         model.fit(graph.nodes[nodes], y)
@@ -244,8 +244,8 @@ def interval() -> list[str]:
     n, kappa = 1001, 20.0
     lines = [
         "The operator κ² − d²/dx² (κ = 20) on [0, 1], 1,001 points, lumped masses, Neumann ends: the setting of",
-        "rSPDE's tables, in which Matérn smoothness α − 1/2 is exponent ν_g = α. Errors of the covariance with the midpoint",
-        "relative to the exact covariance of the same discretised operator: L2 norm and largest.",
+        "rSPDE's tables, in which Matérn smoothness α − 1/2 is exponent ν_g = α. Errors of the covariance with the",
+        "midpoint relative to the exact covariance of the same discretised operator: L2 norm and largest.",
         "",
         "| α | m | L2 | largest |",
         "|---|---|---|---|",

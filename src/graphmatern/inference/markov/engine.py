@@ -96,7 +96,8 @@ class MarkovEngine(Engine):
     @classmethod
     def rehearsal(cls, problem: Problem) -> Problem | None:
         """Part of a large graph."""
-        return part_of_graph(problem) if is_large(problem) else None
+        part = part_of_graph(problem) if is_large(problem) else None
+        return None if part is None else replace(part, settings={**part.settings, "learns_nu": is_learned(problem)})
 
     @classmethod
     def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Engine]]:
