@@ -13,6 +13,7 @@ from dense_process import PriorOf, by_eigenvectors, by_inducing, exact, truncate
 from graphmatern.inference import Engine, Observations, Problem, Search
 from graphmatern.inference.inducing.engine import EigenvectorEngine, InducingEngine
 from graphmatern.inference.markov.engine import MarkovEngine
+from graphmatern.inference.markov.fractional_engine import FractionalEngine
 from graphmatern.inference.markov.process import MarkovProcess
 from graphmatern.inference.moments.engine import MomentsEngine
 from graphmatern.inference.moments.krylov import Accuracy
@@ -89,6 +90,13 @@ class SolvedMarkovEngine(MarkovEngine):
         return MarkovProcess(process.workspace, process.groups, *where, dense=True)
 
 
+class SolvedFractionalEngine(FractionalEngine):
+    """Always through K_xx, which the engine itself chooses where observations are few."""
+
+    def _choose_dense(self) -> bool:
+        return True
+
+
 class KrylovMomentsEngine(MomentsEngine):
     """Always by conjugate gradients, as with many observations; with so many probes that nothing is estimated."""
 
@@ -99,6 +107,21 @@ class KrylovMomentsEngine(MomentsEngine):
 
 def smooth(nu: int, kind: type[MarkovEngine] = MarkovEngine) -> Callable[[Problem, Any], Engine]:
     return lambda problem, groups: kind(problem, groups, nu)
+
+
+def any_smoothness(
+    nu: float, kind: type[FractionalEngine] = FractionalEngine, fixed: tuple[str, ...] = (), in_variance: bool = False
+) -> Contender:
+    """Of so small an approximation error that nothing of it is seen."""
+    more = [f"{name} held" for name in fixed] + ["in the variance"] * in_variance
+    more += ["solved"] * (kind is SolvedFractionalEngine)
+    return Contender(
+        ", ".join([f"markov {nu}", *more]),
+        kind,
+        gm.Matern(nu, 1.4, 1.3, fixed=fixed),
+        options={"in_variance": in_variance, "relative_error": 1e-11},
+        costly=nu > 3.0 or bool(more),
+    )
 
 
 MATERN = {nu: gm.Matern(nu, 1.4, 1.3, fixed=("nu",)) for nu in (1, 2, 3)}
@@ -118,6 +141,12 @@ ENGINES = [
     Contender("markov 1, solved", smooth(1, SolvedMarkovEngine), MATERN[1]),
     Contender("markov 2, solved", smooth(2, SolvedMarkovEngine), MATERN[2]),
     Contender("markov 3, solved", smooth(3, SolvedMarkovEngine), MATERN[3]),
+    *(any_smoothness(nu) for nu in (0.6, 1.4, 2.6, 3.3)),
+    any_smoothness(1.4, fixed=("nu", "lengthscale")),
+    any_smoothness(0.7, fixed=("variance",)),
+    any_smoothness(2.3, in_variance=True),
+    any_smoothness(0.6, SolvedFractionalEngine),
+    any_smoothness(2.4, SolvedFractionalEngine),
     Contender("moments", MomentsEngine, options={"search": Search(optimizer=None)}, costly=True),
     Contender(
         "moments, many observations",

@@ -296,9 +296,9 @@ CASES: dict[str, tuple[list[str], int, str]] = {
     "wrong kernel": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--kernel", "rbf"], 2, "'random_walk'"),
     "wrong smoothness": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--nu", "-1"], 2, "positive number"),
     "odd engine": (
-        ["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--engine", "markov", "--nu", "1.5"],
+        ["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--engine", "markov", "--kernel", "diffusion"],
         2,
-        "integer smoothness",
+        "must be Matérn",
     ),
     "no such folder": (["fit", "roads.csv", "speeds.csv", "--out", "absent/m.gm"], 4, "there is no folder"),
     "out is a folder": (["fit", "roads.csv", "speeds.csv", "--out", "."], 4, "is a folder"),

@@ -213,7 +213,7 @@ def test_faults_of_labels() -> None:
     for options in ({"inference": "exact"}, {"likelihood": "max"}, {"optimizer": "sgd"}):
         with pytest.raises(KernelError):
             gm.GraphGPClassifier(CITY, **options).fit(NAMES, QUARTER[SHOWN])  # type: ignore[arg-type]
-    with pytest.raises(KernelError, match="integer smoothness"):
+    with pytest.raises(KernelError, match="must be Matérn"):
         gm.GraphGPClassifier(CITY, gm.Diffusion(), inference="markov").fit(NAMES, QUARTER[SHOWN])
     with pytest.warns(NumericalWarning, match="stopped early"):
         gm.GraphGPClassifier(CITY, max_iterations=1).fit(NAMES, QUARTER[SHOWN])

@@ -78,7 +78,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             warn(
                 f"the eigenpairs used lose up to {fit.report['prior_loss_share']:.0%} of the prior variance: "
                 "predictions away from the data are too sure of themselves (variance starvation). Use more eigenpairs, "
-                "or engine='markov' with a Matérn kernel of integer smoothness",
+                "or engine='markov' with a Matérn kernel",
                 NumericalWarning,
             )
         if fit.n_clipped and "history" not in fit.report:
@@ -239,6 +239,9 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         if fit.n_clipped:
             lines.append(f"negative sites were set to 0 in {fit.n_clipped} steps")
         report = fit.report
+        if "n_fields" in report:
+            error, count = report["relative_error"], report["n_fields"]
+            lines.append(f"any smoothness by {count} Markov fields: relative error of the covariance {error:.0e}")
         if report.get("variance_error"):
             error = report["variance_error"]
             lines.append(f"estimated the variance, an average over nodes, has a standard error of {error:.1%}")

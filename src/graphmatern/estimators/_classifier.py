@@ -83,10 +83,9 @@ class GraphGPClassifier(ClassificationResults):
         "robustmax" where there are too many labels and for ``inference="inducing"`` and "eigenvectors". A likelihood
         object sets what these names leave at their defaults.
     inference : {"auto", "spectral", "markov", "moments", "eigenvectors", "inducing"}
-        How to compute. "spectral" (any kernel), "markov" (Matérn of integer smoothness; large road-like graphs) and
-        "moments" (any kernel; large graphs of any other kind) agree with each other; "auto" chooses one of them.
-        "eigenvectors" and "inducing" restrict the posterior to leading eigenvectors or inducing nodes, and can learn
-        from batches.
+        How to compute. "spectral" (any kernel), "markov" (Matérn; large road-like graphs) and "moments" (any kernel;
+        large graphs of any other kind) agree with each other; "auto" chooses one of them. "eigenvectors" and "inducing"
+        restrict the posterior to leading eigenvectors or inducing nodes, and can learn from batches.
     engine : str, optional
         Another word for ``inference``, as `GraphGPRegressor` has it; give one of the two.
     classes : sequence of hashable, optional
@@ -112,6 +111,7 @@ class GraphGPClassifier(ClassificationResults):
     <priors>
     <integrate>
     <random_state>
+    <relative_error>
     <n_threads>
     <device>
     <dtype>
@@ -181,6 +181,7 @@ class GraphGPClassifier(ClassificationResults):
         priors: Mapping[str, Prior] | None = None,
         integrate: Literal["auto"] | bool = "auto",
         random_state: int | None = None,
+        relative_error: float = 1e-4,
         n_threads: int | None = None,
         device: str = "cpu",
         dtype: Literal["float64", "float32"] = "float64",
@@ -208,6 +209,7 @@ class GraphGPClassifier(ClassificationResults):
         self.priors = priors
         self.integrate = integrate
         self.random_state = random_state
+        self.relative_error = relative_error
         self.n_threads = n_threads
         self.device = device
         self.dtype = dtype
@@ -318,6 +320,7 @@ class GraphGPClassifier(ClassificationResults):
                 "rules": rules_of(self),
                 "search": search_of(self),
                 "n_eigenpairs": self.n_eigenpairs,
+                "relative_error": self.relative_error,
                 "n_threads": self.n_threads,
                 "device": device_of(self),
                 "dtype": self.dtype,
@@ -406,6 +409,7 @@ class GraphGPClassifier(ClassificationResults):
             "sites": self._fit.sites,
             "integrated": integrated_state(self._fit.integrated),
             "inducing": self._fit.report.get("inducing"),
+            "n_fields": self._fit.report.get("n_fields"),
             "in_steps": "history" in self._fit.report,
             "standard_errors": self._standard_errors,
             "spectrum": pairs,
@@ -432,6 +436,7 @@ class GraphGPClassifier(ClassificationResults):
             }
             state["in_steps"] = True
         settings["steps"] = state.get("in_steps", settings["steps"])
+        settings["n_fields"] = state.get("n_fields")
         inducing = state.get("inducing")
         settings["n_inducing" if isinstance(inducing, int) else "inducing"] = inducing
         problem = replace(problem, kernel=state["kernel_"], settings=settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
 
 from graphmatern._validation import check_positive, check_whole, note_choice, note_flag
@@ -76,6 +77,13 @@ _SHARED = {
         ),
     ),
     "random_state": ("int, optional", "Seed of whatever is random."),
+    "relative_error": (
+        "float",
+        (
+            "Error of the covariance, relative to itself, that the Markov engine may make where the smoothness is no\n"
+            "integer; the number of Markov fields that are added up follows from it."
+        ),
+    ),
     "n_threads": ("int, optional", "Threads that factorise; all processors by default."),
     "device": (
         "str",
@@ -145,6 +153,8 @@ def check_options(estimator: Any, labels: Sequence[str], faults: FaultList, held
     if hasattr(estimator, "learning_rate"):
         check_positive("learning_rate", estimator.learning_rate, faults, remedy="0.1 is usual.")
     check_whole("n_restarts", estimator.n_restarts, faults, minimum=0, remedy="0 starts once.")
+    if hasattr(estimator, "relative_error"):
+        _check_error(estimator.relative_error, faults)
     if getattr(estimator, "max_seconds", None) is not None:
         check_positive("max_seconds", estimator.max_seconds, faults, remedy="Leave it out for no limit.")
     if estimator.random_state is not None:
@@ -163,6 +173,13 @@ def check_options(estimator: Any, labels: Sequence[str], faults: FaultList, held
     idle = [word for word, free in named.items() if not free]
     rules_of(estimator).check([*named, *labels], [*idle, *held], faults)
     faults.raise_if_any()
+
+
+def _check_error(error: Any, faults: FaultList) -> None:
+    """Errors that rounding would drown, or that leave nothing, are refused."""
+    check_positive("relative_error", error, faults, remedy="1e-4 is usual.")
+    if isinstance(error, float) and np.isfinite(error) and error > 0.0 and not 1e-12 <= error <= 0.1:
+        faults.add("relative_error", "must be between 1e-12 and 0.1", repr(error), "1e-4 is usual.")
 
 
 def _check_kinds(estimator: Any, faults: FaultList) -> None:

@@ -68,10 +68,10 @@ class GraphGPRegressor(RegressionScores):
         kernel whose starting values are chosen from the data.
     <normalized>
     engine : {"auto", "spectral", "markov", "moments", "inducing", "eigenvectors"}
-        How to compute: through eigenpairs (any kernel), through sparse precisions (Matérn of integer smoothness;
-        millions of nodes, road-like graphs), or through Chebyshev moments at the observed nodes (any kernel; social,
-        citation and nearest-neighbour graphs). These are exact and agree. "inducing" and "eigenvectors" restrict the
-        posterior to inducing nodes or leading eigenvectors.
+        How to compute: through eigenpairs (any kernel), through sparse precisions (Matérn; millions of nodes, road-like
+        graphs), or through Chebyshev moments at the observed nodes (any kernel; social, citation and nearest-neighbour
+        graphs). These agree: exactly, or to ``relative_error`` where a Matérn kernel's smoothness is no integer.
+        "inducing" and "eigenvectors" restrict the posterior to inducing nodes or leading eigenvectors.
     <n_eigenpairs>
     noise : float, optional
         Starting value of the noise variance, in units in which y has variance 1.
@@ -97,6 +97,7 @@ class GraphGPRegressor(RegressionScores):
     <priors>
     <integrate>
     <random_state>
+    <relative_error>
     <n_threads>
     <device>
     <dtype>
@@ -173,6 +174,7 @@ class GraphGPRegressor(RegressionScores):
         priors: Mapping[str, Prior] | None = None,
         integrate: Literal["auto"] | bool = "auto",
         random_state: int | None = None,
+        relative_error: float = 1e-4,
         n_threads: int | None = None,
         device: str = "cpu",
         dtype: Literal["float64", "float32"] = "float64",
@@ -197,6 +199,7 @@ class GraphGPRegressor(RegressionScores):
         self.priors = priors
         self.integrate = integrate
         self.random_state = random_state
+        self.relative_error = relative_error
         self.n_threads = n_threads
         self.device = device
         self.dtype = dtype
@@ -292,6 +295,7 @@ class GraphGPRegressor(RegressionScores):
                 "rules": rules_of(self),
                 "search": search_of(self),
                 "n_eigenpairs": self.n_eigenpairs,
+                "relative_error": self.relative_error,
                 "n_threads": self.n_threads,
                 "device": device_of(self),
                 "dtype": self.dtype,
@@ -373,6 +377,7 @@ class GraphGPRegressor(RegressionScores):
             "sites": self._fit.sites,
             "integrated": integrated_state(self._fit.integrated),
             "inducing": self._fit.report.get("inducing"),
+            "n_fields": self._fit.report.get("n_fields"),
             "standard_errors": self._standard_errors,
             "spectrum": pairs,
         }
@@ -383,7 +388,7 @@ class GraphGPRegressor(RegressionScores):
         scale, level = (state["y_mean_"], state["y_scale_"]), state.get("level", 0.0)
         options: dict[str, Any] = {
             "kernel": state["kernel_"],
-            "settings": {"inducing": state.get("inducing")},
+            "settings": {"inducing": state.get("inducing"), "n_fields": state.get("n_fields")},
             "normalized": state.get("normalized", uses_normalized(self)),
         }
         problem = self._problem(data, scale, level, **options)

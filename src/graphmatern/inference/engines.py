@@ -11,18 +11,18 @@ from graphmatern._progress import duration
 from graphmatern._validation import check_choice
 from graphmatern.errors import KernelError, ResourceError
 from graphmatern.inference.inducing.engine import EigenvectorEngine, InducingEngine
-from graphmatern.inference.markov.engine import MarkovEngine, smoothnesses
-from graphmatern.inference.markov.precision import markov_precision
+from graphmatern.inference.markov.cost import LONG, MOST_ENTRIES, block_cost, is_learned, smoothnesses, sparse_cost
+from graphmatern.inference.markov.engine import MarkovEngine
 from graphmatern.inference.moments.engine import MomentsEngine
 from graphmatern.inference.spectral.engine import SpectralEngine, eigenpairs_used
-from graphmatern.sparse import available_memory, early_cost, format_bytes, power_nnz, product_seconds
+from graphmatern.kernels import Matern
+from graphmatern.sparse import available_memory, format_bytes, power_nnz, product_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from graphmatern.inference.learning.problem import Problem
     from graphmatern.inference.process import Engine
-    from graphmatern.sparse import Cost
 
 __all__ = ["ENGINES", "Choice", "EngineCost", "choose_engine", "predict_costs", "predicted_cost", "register_engine"]
 
@@ -39,9 +39,7 @@ _MOST_LARGER = 30.0  # times, beyond which it does not matter how much larger a 
 _TYPICAL_LENGTHSCALE = 8.0
 _COMBINATIONS = 60  # of moments that are kept, about
 _SCORINGS, _COLUMNS_OF_MANY = 8, 600  # evaluations with many observations, and columns that each multiplies, about
-_LONG = 10.0  # seconds of one factorisation, of which a fit takes a hundred
 _SOON = 5.0  # seconds of a fit that need not be faster
-_MOST_ENTRIES = 300_000_000  # of a power of the Laplacian
 _UNEQUAL = 10.0  # largest degree, relative to the mean, from which on the plain Laplacian is a poor guide
 _WORTH = 3.0  # how many times as fast another engine must be to be preferred to all eigenpairs
 _FASTER = 5.0  # how many times as fast moments must be to be preferred to factors, which bear longer lengthscales
@@ -156,7 +154,8 @@ def _preferred(problem: Problem) -> Choice:
     markov = _markov_cost(plain)
     if markov is not None and not markov.at_least and markov.seconds <= max(_SOON, _FASTER * _moments_seconds(problem)):
         time = duration(markov.seconds)
-        reason = f"{n:,} nodes and integer smoothness: the sparse precision is exact, and a fit takes {time} or so"
+        kind = "smoothness of any value through several Markov fields" if is_learned(plain) else "integer smoothness"
+        reason = f"{n:,} nodes and {kind}: factors are sparse, and a fit takes {time} or so"
         return Choice("markov", reason, plain.normalized is True)
     return _without_factors(problem, "fill in" if possible else "a kernel without sparse precision")
 
@@ -178,14 +177,16 @@ def _spectral_cost(problem: Problem) -> EngineCost:
 
 def _markov_cost(problem: Problem) -> EngineCost | None:
     """Selected inverses at every update; or, where there are many updates, solves once for every observation."""
-    possible = smoothnesses(problem.kernel, problem.rules)
-    if not possible:
+    if problem.kernel is not None and not isinstance(problem.kernel, Matern):
         return None
+    if is_learned(problem):
+        return _block_cost(problem)
+    possible = smoothnesses(problem.kernel, problem.rules)
     method = f"sparse factors, smoothness {' or '.join(map(str, possible))}"
     cost = sparse_cost(problem, possible[0])
     if cost is None:
         return EngineCost("markov", method, np.inf, np.inf, at_least=True)
-    at_least = cost.seconds > _LONG
+    at_least = cost.seconds > LONG
     sizes = [1.0] * len(possible) if at_least else _relative_sizes(problem, possible)
     observed, overhead = float(problem.observations.count), _PER_STEP + _PER_NODE * problem.graph.n_nodes
     seconds = _evaluations(problem) * sum(4.0 * cost.seconds * size + overhead for size in sizes)
@@ -196,12 +197,25 @@ def _markov_cost(problem: Problem) -> EngineCost | None:
     return EngineCost("markov", method, seconds, max(sizes) * cost.memory_bytes, at_least=at_least)
 
 
+def _block_cost(problem: Problem) -> EngineCost:
+    """Blocks of several fields at every node: what they take beside, a start from integers included, is little."""
+    cost = block_cost(problem)
+    given = problem.kernel if isinstance(problem.kernel, Matern) else Matern()
+    smoothness = f"{given.values()['nu']:.4g}" if "nu" in given.fixed else "learned"
+    method = f"sparse factors of several fields, smoothness {smoothness}"
+    if cost is None:
+        return EngineCost("markov", method, np.inf, np.inf, at_least=True)
+    overhead = 10.0 * (_PER_STEP + _PER_NODE * problem.graph.n_nodes)
+    seconds = _evaluations(problem) * (4.0 * cost.seconds + overhead)
+    return EngineCost("markov", method, seconds, cost.memory_bytes, at_least=cost.seconds > LONG)
+
+
 def _relative_sizes(problem: Problem, possible: tuple[int, ...]) -> list[float]:
     """How many times larger precisions of other smoothnesses are than the first, which is about what they cost more."""
     if len(possible) == 1:
         return [1.0]
     laplacian = problem.graph.laplacian(bool(problem.normalized))
-    first = power_nnz(laplacian, possible[0], limit=_MOST_ENTRIES, check=False)
+    first = power_nnz(laplacian, possible[0], limit=MOST_ENTRIES, check=False)
     most = int(_MOST_LARGER * first)
     return [min(power_nnz(laplacian, nu, limit=most, check=False), most) / first for nu in possible]
 
@@ -267,25 +281,6 @@ def _without_factors(problem: Problem, why: str) -> Choice:
         reason = f"{n} that {why}: conjugate gradients at {observed:,} observed nodes{note}"
         return Choice("moments", reason, normalized)
     return Choice("spectral", f"{n} that {why}, with {observed:,} observed: leading eigenpairs{note}", normalized)
-
-
-def sparse_cost(problem: Problem, nu: int) -> Cost | None:
-    """Cost of factorising the precision of smoothness ν, a lower bound where it takes long; None if out of reach."""
-    graph, normalized, n_threads = problem.graph, bool(problem.normalized), problem.n_threads
-
-    def compute() -> Cost | None:
-        laplacian = graph.laplacian(normalized)
-        if power_nnz(laplacian, nu, limit=_MOST_ENTRIES, check=False) > _MOST_ENTRIES:
-            return None
-        try:
-            early = early_cost(laplacian, enough=_LONG)
-            if early is not None:
-                return early
-            return markov_precision(graph, nu, normalized=normalized, n_threads=n_threads).analysis.cost
-        except ResourceError:
-            return None
-
-    return graph.cached(("sparse cost", nu, normalized, n_threads), compute)
 
 
 #: What the engines that "auto" knows would take; one of one's own may have a line here as well.

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -302,7 +302,7 @@ class Engine(Family):
 
     @classmethod
     @abstractmethod
-    def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Self]]:
+    def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Engine]]:
         """Engines to try for a problem; the one with the most evidence is kept.
 
         Parameters
@@ -341,6 +341,19 @@ class Engine(Family):
     def other_starts(self) -> list[Floats]:
         """Starting points that suit many data sets, beside the kernel's own."""
         return []
+
+    def simpler(self) -> list[Callable[[], Engine]]:
+        """Makers of engines that take far less and lead to a good start; searched in turn until one is no better."""
+        return []
+
+    def start_from(self, other: Engine, position: Floats) -> Floats:
+        """Coordinates that stand for the optimum of one of the `simpler` engines."""
+        del other
+        return position
+
+    def prepare(self, position: Floats) -> None:
+        """Make ready for a search from here, what is approximate in particular; nothing of that changes on the way."""
+        del position
 
     def average_variance(self, position: Floats) -> float:
         """Average prior variance over the nodes; by default the kernel's."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from graphmatern.sparse._analysis import Analysis, analyze, early_cost, least_cost, predict_cost
 from graphmatern.sparse._blas import single_threaded_blas
+from graphmatern.sparse._blocks import BlockAnalysis, BlockFactor, BlockInverse
 from graphmatern.sparse._factor import Factor, SelectedInverse
 from graphmatern.sparse._filter import ChebyshevFilter
 from graphmatern.sparse._pattern import power_nnz
@@ -31,6 +32,9 @@ from graphmatern.sparse._rows import product_seconds
 
 __all__ = [
     "Analysis",
+    "BlockAnalysis",
+    "BlockFactor",
+    "BlockInverse",
     "ChebyshevFilter",
     "ChebyshevProducts",
     "Cost",

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from graphmatern.sparse._factor import Factor
     from graphmatern.sparse._ordering import Elimination
+    from graphmatern.sparse._structure import Plan
 
-__all__ = ["Analysis", "analyze", "early_cost", "least_cost", "predict_cost"]
+__all__ = ["Analysis", "Layout", "analyze", "early_cost", "least_cost", "predict_cost"]
 
 #: Offsets into the factor are 64-bit, and byte addresses must fit as well.  A name of its own for a test
 #: to lower.
@@ -43,7 +44,39 @@ class _Near(NamedTuple):
     indices: NDArray[np.int32]
 
 
-class Analysis:
+class Layout:
+    """Where the entries of a factor lie, and how its supernodes are shared among threads.
+
+    Parameters
+    ----------
+    structure : Structure
+        Supernodes, and places in the working memory.
+    plan : Plan
+        How these are shared.
+    permutation : ndarray (n,)
+        Row ``permutation[k]`` of A is row k of P A Pᵀ.
+    n_threads : int
+        Threads that factorise at the same time.
+    """
+
+    def __init__(self, structure: Structure, plan: Plan, permutation: NDArray[np.int32], n_threads: int) -> None:
+        self._structure, self._plan, self.permutation, self.n_threads = structure, plan, permutation, n_threads
+        self.n = len(permutation)
+        self.n_entries = int(structure.panel[-1])
+        self.has_signs = bool((structure.sign < 0).any())
+        below = structure.height - np.diff(structure.start)
+        self._max_below = int(below.max(initial=0))
+        self._room = int(max((below * np.diff(structure.start)).max(initial=0), SMALL_FRONT**2))
+
+    @property
+    def working_entries(self) -> int:
+        """Entries of the working memory: the stacks, and room for one block of a front for each thread."""
+        plan = self._plan
+        stacks = plan.waiting + plan.top_stack + plan.task_stack * self.n_threads
+        return stacks + (self._room + self._max_below) * self.n_threads
+
+
+class Analysis(Layout):
     """The structure of a factorisation P A Pᵀ = L Lᵀ, for all matrices A of one pattern; made by `analyze`.
 
     Attributes
@@ -85,34 +118,32 @@ class Analysis:
         near: _Near,
         elimination: Elimination,
         n_threads: int,
+        unknowns: int = 1,
     ) -> None:
         self._indptr = indptr
         self._indices = indices
         self.ordering = elimination.name
-        self.n = len(indptr) - 1
+        n = len(indptr) - 1
         self.nnz_factor = elimination.nnz
         self.flops = elimination.flops
-        order, start, height, tree, supernode = _symbolic.supernodes(elimination.parent, elimination.counts)
+        order, start, height, tree, supernode = _symbolic.supernodes(elimination.parent, elimination.counts, unknowns)
         permutation = elimination.permutation[order]
         panel = np.zeros(len(start), np.int64)
         np.cumsum(np.diff(start) * height, out=panel[1:])
-        self.n_entries = int(panel[-1])
         row_start, rows = _symbolic.row_lists(near.indptr, near.indices, permutation, start, height, tree, supernode)
         child_start, child = _symbolic.children_lists(tree)
         # Positions in the caller's values, in 32 bits where they fit.
         narrow = len(indices) <= _pattern.INT32_LIMIT
-        n_lower = (len(indices) + self.n) // 2
+        n_lower = (len(indices) + n) // 2
         source: NDArray[np.integer] = np.empty(n_lower, np.int32) if narrow else np.empty(n_lower, np.int64)
         entry_start, entry_row = _symbolic.entry_positions(
             near.indptr, near.indices, indptr[near.order], permutation, start, row_start, rows, source
         )
-        plan = make_plan(start, height, tree, child_start, child, self.n_entries, n_threads)
-        self.n_threads = n_threads
-        self.permutation = near.order[permutation]
-        self._plan = plan
-        self._structure = Structure(
+        plan = make_plan(start, height, tree, child_start, child, int(panel[-1]), n_threads)
+        structure = Structure(
             start=start,
             height=height,
+            sign=np.ones(len(height), np.int8),
             supernode=supernode,
             row_start=row_start,
             rows=rows,
@@ -127,22 +158,13 @@ class Analysis:
             in_task=plan.in_task,
             detached=plan.detached,
         )
-        below = height - np.diff(start)
-        self._max_below = int(below.max(initial=0))
-        self._room = int(max((below * np.diff(start)).max(initial=0), SMALL_FRONT**2))
+        super().__init__(structure, plan, near.order[permutation], n_threads)
 
     def __repr__(self) -> str:
         return (
             f"<Analysis of {self.n} rows: {self.nnz_factor} entries in the factor, "
             f"{self.flops:.3g} operations, {self.ordering} ordering, {self.n_threads} threads>"
         )
-
-    @property
-    def working_entries(self) -> int:
-        """Entries of the working memory: the stacks, and room for one block of a front for each thread."""
-        plan = self._plan
-        stacks = plan.waiting + plan.top_stack + plan.task_stack * self.n_threads
-        return stacks + (self._room + self._max_below) * self.n_threads
 
     @property
     def memory_bytes(self) -> int:
@@ -333,6 +355,7 @@ def analyze(
     memory_limit: float | None = None,
     max_seconds: float | None = None,
     check: bool = True,
+    unknowns: int = 1,
 ) -> Analysis:
     """Analyse a symmetric sparsity pattern for Cholesky factorisation.
 
@@ -351,6 +374,8 @@ def analyze(
         Limit on the predicted time of one factorisation; by default, none.
     check : bool
         Whether to check that the pattern is symmetric.
+    unknowns : int
+        For how many unknowns at each row the supernodes are meant, with `BlockAnalysis`.
 
     Returns
     -------
@@ -378,6 +403,6 @@ def analyze(
     check_cost(cost, memory_limit, max_seconds)
     if elimination.nnz >= MAX_ENTRIES:
         raise ResourceError(f"the factor has {elimination.nnz} entries, more than offsets can count ({MAX_ENTRIES})")
-    analysis = Analysis(indptr, indices, near, elimination, n_threads)
+    analysis = Analysis(indptr, indices, near, elimination, n_threads, unknowns)
     check_cost(analysis.cost, memory_limit, max_seconds)
     return analysis

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from scipy.sparse import csc_array
 
-    from graphmatern.sparse._analysis import Analysis
+    from graphmatern.sparse._analysis import Analysis, Layout
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
@@ -43,7 +43,7 @@ def _aligned(size: int) -> Floats:
 class _Workspace:
     """Working memory of one factor."""
 
-    def __init__(self, analysis: Analysis) -> None:
+    def __init__(self, analysis: Layout) -> None:
         plan = analysis._plan
         n_threads = analysis.n_threads
         self.shifts = [plan.waiting + plan.top_stack + t * plan.task_stack for t in range(n_threads)]
@@ -150,8 +150,8 @@ class Factor:
         tree, work, table = self.analysis._structure, self._work, addresses()
         mirror = self.analysis.mirror_positions if check else tree.source
         lower, panels, stack = work.lower, self._panels, work.stack
-        loaded = bool(tree.detached.any())
-        results: list[tuple[int, bool]] = []
+        loaded, suspect = self._load(mirror, values, check)
+        results: list[tuple[int, bool]] = [(-1, suspect)]
 
         def run(starts: Longs, ends: Longs, shift: int, where: Longs) -> None:
             results.append(
@@ -176,8 +176,6 @@ class Factor:
             run(*work.tasks[task], work.shifts[worker], work.where[worker])
 
         with single_threaded_blas(), Crew(self.analysis.n_threads) as crew:
-            if loaded:
-                results.append((-1, load_panels(tree, mirror, check, values, lower, panels)))
             crew.run(len(work.tasks), run_task)
             where = work.where[0]
             for starts, ends, front in self.analysis._plan.steps:
@@ -204,6 +202,16 @@ class Factor:
                     )
         failed = [column for column, _ in results if column >= 0]
         return min(failed, default=-1), any(suspect for _, suspect in results)
+
+    def _load(self, mirror: NDArray[np.integer], values: Floats, check: bool) -> tuple[bool, bool]:
+        """Write the matrix to all panels where that must be done at once; return whether it was, and looks at fault.
+
+        Update matrices of detached supernodes are added to panels whose turn has not come.
+        """
+        tree = self.analysis._structure
+        if not tree.detached.any():
+            return False, False
+        return True, load_panels(tree, mirror, check, values, self._work.lower, self._panels)
 
     def _require(self) -> None:
         if not self._ready:
@@ -273,6 +281,14 @@ class Factor:
         """
         return self._solve(b, lower=False, upper=True)
 
+    def solve_upper_ordered(self, b: Floats) -> Floats:
+        """Return L⁻ᵀ b, for b of shape (n, k), in the order of the factor: `solve_upper` without the permutation."""
+        x = np.array(_right_hand_side(b, self.analysis.n), order="C")
+        with self._lock, single_threaded_blas():
+            self._require()
+            self._solve_in_place(x, lower=False, upper=True, one=False)
+        return x
+
     def _solve(self, b: ArrayLike, *, lower: bool, upper: bool) -> Floats:
         right = _right_hand_side(b, self.analysis.n)
         permutation = self.analysis.permutation
@@ -312,11 +328,15 @@ class Factor:
         if one:
             if lower:
                 _solve.lower_one(structure, self._panels, x, room)
+            if lower and upper and self.analysis.has_signs:
+                _solve.flip(structure, x.reshape(-1, 1))
             if upper:
                 _solve.upper_one(structure, self._panels, x, room)
             return
         if lower:
             _solve.lower_many(structure, self._panels, x, room, table)
+        if lower and upper and self.analysis.has_signs:
+            _solve.flip(structure, x)
         if upper:
             _solve.upper_many(structure, self._panels, x, room, table)
 

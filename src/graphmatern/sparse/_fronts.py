@@ -111,6 +111,7 @@ def _update_below(
     height: int,
     first: int,
     last: int,
+    sign: int,
     factor: Floats,
     stack: Floats,
     mine: int,
@@ -128,7 +129,7 @@ def _update_below(
         below - first,
         last - first,
         width,
-        -1.0,
+        -float(sign),
         rows,
         height,
         rows,
@@ -167,6 +168,7 @@ def factorize_front(
     suspect = _open(tree, mirror, s, loaded, check, values, lower, factor, stack)
     width = int(tree.start[s + 1] - tree.start[s])
     height, panel, mine = int(tree.height[s]), int(tree.panel[s]), int(tree.offset[s])
+    sign = int(tree.sign[s])
     for begin, end in _blocks(0, width, _BLOCK):
         failed = _factor_diagonal(tree, s, begin, end, lower, factor, table)
         if failed != -1:
@@ -186,7 +188,7 @@ def factorize_front(
     pieces = _blocks(0, height - width, _BLOCK)
     crew.run(
         len(pieces),
-        lambda task, _: _update_below(panel, width, height, *pieces[task], factor, stack, mine, table),
+        lambda task, _: _update_below(panel, width, height, *pieces[task], sign, factor, stack, mine, table),
     )
     _close(tree, s, factor, stack, where)
     return -1, suspect
@@ -203,8 +205,10 @@ def _hand_on(tree: Structure, s: int, inverse: Floats, stack: Floats) -> None:
 
 
 @jit
-def _invert_diagonal(panel: int, width: int, height: int, factor: Floats, inverse: Floats, table: Longs) -> None:
-    """Write (L[J, J] L[J, J]ᵀ)⁻¹."""
+def _invert_diagonal(
+    panel: int, width: int, height: int, sign: int, factor: Floats, inverse: Floats, table: Longs
+) -> None:
+    """Write S (L[J, J] L[J, J]ᵀ)⁻¹."""
     for k in range(width):
         column = panel + k * height
         for i in range(k):
@@ -212,6 +216,7 @@ def _invert_diagonal(panel: int, width: int, height: int, factor: Floats, invers
         for i in range(k, width):
             inverse[column + i] = factor[column + i]
     _blas.potri(_blas.workspace(table), width, inverse.ctypes.data + 8 * panel, height)
+    _selected.flip(inverse, panel, width, height, sign)
 
 
 @jit
@@ -307,7 +312,7 @@ def invert_front(
 
     def first_step(task: int, _worker: int) -> None:
         if task == 0:
-            _invert_diagonal(panel, width, height, factor, inverse, table)
+            _invert_diagonal(panel, width, height, int(tree.sign[s]), factor, inverse, table)
         else:
             _y_rows(panel, width, height, *rows[task - 1], factor, room, table)
 

@@ -132,7 +132,7 @@ def _add_to_update(tree: Structure, s: int, c: int, update: int, mine: int, stac
 @inline
 def smallest_pivot(tree: Structure, column: int, lower: Floats) -> float:
     """Return what a pivot must exceed, given the entry of the matrix that it started from."""
-    return PIVOT_TOLERANCE * lower[tree.entry_start[column]]
+    return PIVOT_TOLERANCE * abs(lower[tree.entry_start[column]])
 
 
 @inline
@@ -160,8 +160,8 @@ def _factor_small(tree: Structure, s: int, lower: Floats, factor: Floats) -> int
 
 
 @inline
-def _update_small(factor: Floats, panel: int, width: int, height: int, stack: Floats, mine: int) -> None:
-    """Write the update matrix of a small front, the negative of B Bᵀ for the rows B below its columns.
+def _update_small(factor: Floats, panel: int, width: int, height: int, sign: int, stack: Floats, mine: int) -> None:
+    """Write the update matrix of a small front, the negative of S B Bᵀ for the rows B below its columns.
 
     Four columns of B at a time, so that each entry of the result is touched seldom; where fewer are
     left, the first stands in for those missing, with weight zero.
@@ -174,10 +174,10 @@ def _update_small(factor: Floats, panel: int, width: int, height: int, stack: Fl
         c = b + height if first + 2 < width else a
         d = c + height if first + 3 < width else a
         for j in range(below):
-            p = factor[a + j]
-            q = factor[b + j] if b != a else 0.0
-            r = factor[c + j] if c != a else 0.0
-            t = factor[d + j] if d != a else 0.0
+            p = sign * factor[a + j]
+            q = sign * factor[b + j] if b != a else 0.0
+            r = sign * factor[c + j] if c != a else 0.0
+            t = sign * factor[d + j] if d != a else 0.0
             target = mine + j * below
             if first == 0:
                 for i in range(j, below):
@@ -206,7 +206,7 @@ def _factor_large(blas: Blas, tree: Structure, s: int, lower: Floats, factor: Fl
         rows = corner + 8 * width
         _blas.trsm(blas, True, True, below, width, corner, height, rows, height)
         update = stack.ctypes.data + 8 * mine
-        _blas.syrk(blas, below, width, -1.0, rows, height, 0.0, update, below)
+        _blas.syrk(blas, below, width, -float(tree.sign[s]), rows, height, 0.0, update, below)
     return -1
 
 
@@ -269,6 +269,9 @@ def open_front(tree: Structure, s: int, shift: int, loaded: bool, lower: Floats,
         c = tree.child[k]
         if not tree.detached[c]:
             _add_to_panel(tree, s, c, place(tree, c, shift), factor, stack)
+    if tree.sign[s] < 0:  # −A = L Lᵀ: from here on, only what is passed on knows of the sign
+        for k in range(tree.panel[s], tree.panel[s + 1]):
+            factor[k] = -factor[k]
 
 
 @inline
@@ -303,7 +306,7 @@ def _factorize_one(
     if height <= SMALL_FRONT or width <= 2:
         failed = _factor_small(tree, s, lower, factor)
         if failed == -1:
-            _update_small(factor, tree.panel[s], width, height, stack, mine)
+            _update_small(factor, tree.panel[s], width, height, tree.sign[s], stack, mine)
     else:
         failed = _factor_large(blas, tree, s, lower, factor, stack, mine)
     if failed == -1:

@@ -2,11 +2,11 @@
 
 For one supernode with columns J and rows R below them, L being the factor and Z the inverse,
 
-    Z[R, J] = -Z[R, R] Y,    Z[J, J] = (L[J, J] L[J, J]ᵀ)⁻¹ - Yᵀ Z[R, J],    Y = L[R, J] L[J, J]⁻¹,
+    Z[R, J] = -Z[R, R] Y,    Z[J, J] = S (L[J, J] L[J, J]ᵀ)⁻¹ - Yᵀ Z[R, J],    Y = L[R, J] L[J, J]⁻¹,
 
-and Z[R, R] is known once the ancestors are done, because R lies in their fronts.  So the tree is walked
-from its roots down, each supernode handing to its children the blocks Z[R, R] they need, in the places
-where the factorisation had their update matrices.
+S = ±1 being the sign of its pivots, and Z[R, R] is known once the ancestors are done, because R lies in
+their fronts.  So the tree is walked from its roots down, each supernode handing to its children the blocks
+Z[R, R] they need, in the places where the factorisation had their update matrices.
 
 References
 ----------
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-__all__ = ["hand_to_children", "invert_runs", "read_from_ancestors"]
+__all__ = ["flip", "hand_to_children", "invert_runs", "read_from_ancestors"]
 
 
 @inline
@@ -95,6 +95,7 @@ def _invert_small(
     panel: int,
     width: int,
     height: int,
+    sign: int,
     stack: Floats,
     mine: int,
     front: Floats,
@@ -126,7 +127,7 @@ def _invert_small(
             t = factor[column + j + 3] * scale if d != a else 0.0
             for i in range(k + 1, height):
                 front[target + i] -= p * front[a + i] + q * front[b + i] + r * front[c + i] + t * front[d + i]
-        diagonal = scale * scale
+        diagonal = sign * scale * scale
         for i in range(k + 1, height):
             diagonal -= factor[column + i] * scale * front[target + i]
         front[target + k] = diagonal
@@ -139,6 +140,15 @@ def _invert_small(
 
 
 @inline
+def flip(inverse: Floats, panel: int, width: int, height: int, sign: int) -> None:
+    """Multiply the diagonal block of a panel by the sign of its pivots."""
+    if sign < 0:
+        for k in range(width):
+            for i in range(k, width):
+                inverse[panel + k * height + i] *= -1.0
+
+
+@inline
 def _invert_large(
     blas: Blas,
     factor: Floats,
@@ -146,6 +156,7 @@ def _invert_large(
     panel: int,
     width: int,
     height: int,
+    sign: int,
     stack: Floats,
     mine: int,
     room: Floats,
@@ -165,6 +176,7 @@ def _invert_large(
     if below > 0:
         _blas.trsm(blas, True, False, below, width, factor.ctypes.data + 8 * panel, height, y, below)
     _blas.potri(blas, width, corner, height)
+    flip(inverse, panel, width, height, sign)
     if below > 0:
         rows = corner + 8 * width
         _blas.symm(blas, below, width, -1.0, stack.ctypes.data + 8 * mine, below, y, below, 0.0, rows, height)
@@ -211,7 +223,7 @@ def invert_runs(
             if tree.detached[s]:
                 read_from_ancestors(tree, s, mine, inverse, stack, where)
             if height <= SMALL_FRONT:
-                _invert_small(factor, inverse, tree.panel[s], width, height, stack, mine, room)
+                _invert_small(factor, inverse, tree.panel[s], width, height, tree.sign[s], stack, mine, room)
             else:
-                _invert_large(blas, factor, inverse, tree.panel[s], width, height, stack, mine, room)
+                _invert_large(blas, factor, inverse, tree.panel[s], width, height, tree.sign[s], stack, mine, room)
             hand_to_children(tree, s, shift, inverse, stack)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "diagonal",
     "diagonal_ordered",
+    "flip",
     "log_determinant",
     "lower_many",
     "lower_one",
@@ -115,6 +116,16 @@ def upper_one(tree: Structure, factor: Floats, b: Floats, room: Floats) -> None:
             for i in range(below):
                 x -= factor[column + width + i] * room[i]
             b[begin + k] = x / factor[column + k]
+
+
+@jit
+def flip(tree: Structure, b: Floats) -> None:
+    """Overwrite b (n, m), in the order of the factor, by S b, S being the signs of the pivots."""
+    for s in range(len(tree.height)):
+        if tree.sign[s] < 0:
+            for k in range(tree.start[s], tree.start[s + 1]):
+                for c in range(b.shape[1]):
+                    b[k, c] = -b[k, c]
 
 
 @inline

@@ -190,11 +190,11 @@ def _fundamental(parent: Ints, count: Ints) -> tuple[Ints, Ints]:
 
 
 @jit
-def _amalgamate(parent: Ints, width: Ints, height: Ints) -> Ints:
+def _amalgamate(parent: Ints, width: Ints, height: Ints, unknowns: int) -> Ints:
     """Merge children into their parents where that costs few zeros; update ``width`` and ``height``.
 
     Small fronts are dominated by the handling of indices, so that a few operations on zeros are a good
-    bargain.
+    bargain. With several unknowns at each node, fronts are as many times larger.
 
     Returns the supernode (size,) into which each was merged, itself for those that remain.
     """
@@ -213,10 +213,10 @@ def _amalgamate(parent: Ints, width: Ints, height: Ints) -> Ints:
         total = zeros[s] + zeros[p] + new_zeros
         share = total / entries
         # A long list of rows: passing on its update matrix costs more than some operations on zeros.
-        below = float(height[s] - width[s])
-        extra = width[s] * (float(n_rows) ** 2 - float(height[s]) ** 2)
+        below = unknowns * float(height[s] - width[s])
+        extra = unknowns**3 * width[s] * (float(n_rows) ** 2 - float(height[s]) ** 2)
         saving = below > 64.0 and extra < 10.0 * below * below and share < 0.3
-        if new_zeros == 0 or saving or _worth_merging(n_columns, n_rows, share):
+        if new_zeros == 0 or saving or _worth_merging(unknowns * n_columns, unknowns * n_rows, share):
             into[s] = p
             width[p] = n_columns
             height[p] = n_rows
@@ -247,8 +247,8 @@ def _heaviest_child(parent: Ints, width: Ints, height: Ints) -> Ints:
 
 
 @jit
-def supernodes(parent: Ints, count: Ints) -> tuple[Ints, Longs, Ints, Ints, Ints]:
-    """Group the columns of a postordered tree into supernodes.
+def supernodes(parent: Ints, count: Ints, unknowns: int) -> tuple[Ints, Longs, Ints, Ints, Ints]:
+    """Group the columns of a postordered tree into supernodes, with some number of unknowns at each node.
 
     Returns
     -------
@@ -274,7 +274,7 @@ def supernodes(parent: Ints, count: Ints) -> tuple[Ints, Longs, Ints, Ints, Ints
         above = parent[first[s + 1] - 1]
         if above != -1:
             tree[s] = fundamental[above]
-    into = _amalgamate(tree, width, height)
+    into = _amalgamate(tree, width, height, unknowns)
     return _renumber(fundamental, tree, width, height, into)
 
 

@@ -54,6 +54,7 @@ _RESTART_SPREAD = 1.5  # of the unconstrained coordinates: a factor of 4 or so e
 _DOUBT = 2.0  # nats by which an optimum that rounding touches must be better than another candidate's
 _ALL_NOISE = 0.1  # prior variance, relative to the noise, at which a search may have missed a better optimum
 _LESS = 3.0  # by which the logarithm of the noise is lowered to look for it
+_ENOUGH_TO_START = 1e-2  # nats to be gained at which a search for a start may stop
 _ROUNDS = 4  # times that sites are begun afresh, at most
 
 
@@ -191,8 +192,9 @@ def _objectives(problem: Problem, name: str, components: Sequence[Component]) ->
     made: dict[tuple[float | None, bool | None], tuple[Engine, Any]] = {}
     found = []
     for one in components:
+        held = name == "markov" and "nu" in one.kernel.fixed  # type: ignore[operator]
         normalized = problem.normalized if one.normalized is None else one.normalized
-        key = one.kernel.values().get("nu") if name == "markov" else None, normalized  # type: ignore[operator]
+        key = one.kernel.values()["nu"] if held else None, normalized  # type: ignore[operator]
         if key not in made:
             own = replace(problem, kernel=one.kernel, normalized=normalized)
             engine = ENGINES[name].candidates(own, groups)[0]()
@@ -312,9 +314,11 @@ def _search_candidate(
         if hint is not None:
             start, hessian = hint
         else:
-            start = np.concatenate([engine.start, objective.start])
-            if problem.search.optimizer is not None and coordinates:
+            simpler = _start_of_simpler(problem, engine)
+            start = np.concatenate([engine.start, objective.start]) if simpler is None else simpler
+            if simpler is None and problem.search.optimizer is not None and coordinates:
                 start, *others = _ranked_starts(penalised, start, engine, problem, objective.start)
+        engine.prepare(start[: len(engine.coordinates)])
         if objective.information is not None:
             hessian = _with_priors_curvature(objective, coordinates)
         # With the curvature known, fewer steps lead as near.
@@ -352,6 +356,23 @@ def _search_candidate(
             value, gradient = penalised(optimum.position)
             optimum = replace(optimum, value=value, gradient=gradient)
         return replace(optimum, n_evaluations=count), objective, penalised
+
+
+def _start_of_simpler(problem: Problem, engine: Engine) -> Floats | None:
+    """Where the best of an engine's simpler ones leads; None where there is none."""
+    best: Optimum | None = None
+    start = None
+    for make in engine.simpler():
+        with contextlib.suppress(ResourceError, NumericalError, KernelError):
+            other = make()
+            optimum, _, _ = _search_candidate(problem, other, None, None, _ENOUGH_TO_START)
+            if best is not None and optimum.value >= best.value:
+                break
+            best, count = optimum, len(other.coordinates)
+            own = engine.start_from(other, optimum.position[:count])
+            start = np.concatenate([own, optimum.position[count:]])
+            other.release()
+    return start
 
 
 def _is_all_noise(engine: Engine, objective: Any, theta: Floats) -> bool:

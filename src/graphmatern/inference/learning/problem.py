@@ -97,6 +97,8 @@ class Problem:
         What is known about the parameters.
     search : Search
         How to look for the best of them.
+    relative_error : float
+        Of the covariance, where the Markov engine approximates it.
     n_eigenpairs, n_threads : int, optional
         For engines that use them; their own choice by default.
     device, dtype : str
@@ -123,6 +125,7 @@ class Problem:
     rules: PriorsAndBounds = field(default_factory=PriorsAndBounds)
     search: Search = field(default_factory=Search)
     n_eigenpairs: int | None = None
+    relative_error: float = 1e-4
     n_threads: int | None = None
     device: str = "cpu"
     dtype: str = "float64"

@@ -1,1 +1,1 @@
-"""Matérn kernels of integer smoothness, through sparse precisions."""
+"""Matérn kernels through sparse precisions: of integer smoothness exactly, of any other by sums of Markov fields."""

@@ -1,5 +1,7 @@
 """The Markov engine: Matérn kernels of integer smoothness, through sparse precisions.
 
+Other smoothnesses, and those that are learned, are `FractionalEngine`'s.
+
 Its coordinates are log κ and log a: in the amplitude an evaluation needs no trace of Q⁻¹, so it stands in for the
 variance unless something is said about that: it is held, bounded, or has a prior.
 """
@@ -17,10 +19,11 @@ from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError, ResourceError
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
 from graphmatern.inference.learning.rehearsal import is_large, part_of_graph
+from graphmatern.inference.markov.cost import is_learned, smoothnesses
 from graphmatern.inference.markov.precision import markov_precision
 from graphmatern.inference.markov.process import MarkovProcess, Workspace
 from graphmatern.inference.process import Engine
-from graphmatern.kernels import Matern
+from graphmatern.kernels import Diffusion, Matern
 from graphmatern.sparse import power_nnz
 
 if TYPE_CHECKING:
@@ -28,30 +31,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from graphmatern.inference.learning.parameters import PriorsAndBounds
     from graphmatern.inference.learning.problem import Problem
     from graphmatern.inference.observations import Group
     from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
 
-__all__ = ["MarkovEngine", "smoothnesses"]
+__all__ = ["MarkovEngine"]
 
 _OPEN_SECONDS = 5.0  # of one factorisation, for smoothnesses that are only tried
 _OPERATIONS_PER_SECOND = 3e10
 _LOG_RANGE = 30.0  # of the amplitude, either way; the variance has bounds of its own
 _ACCURATE = 1e-4  # estimated relative error up to which a smoothness that nobody asked for may be chosen
-
-
-def smoothnesses(kernel: object, rules: PriorsAndBounds | None = None) -> tuple[int, ...]:
-    """Integer smoothnesses to try for a kernel, within bounds; none where it has no sparse precision."""
-    if kernel is None or (isinstance(kernel, Matern) and kernel.chooses_nu):
-        low, high = (0.0, np.inf) if rules is None else rules.allowed("nu")
-        return tuple(nu for nu in (1, 2, 3) if low <= nu <= high)
-    if isinstance(kernel, Matern):
-        nu = kernel.values()["nu"]
-        return (int(nu),) if nu == round(nu) and nu >= 1 else ()
-    return ()
 
 
 class MarkovEngine(Engine):
@@ -105,20 +96,27 @@ class MarkovEngine(Engine):
     @classmethod
     def rehearsal(cls, problem: Problem) -> Problem | None:
         """Part of a large graph."""
-        return part_of_graph(problem) if is_large(problem) else None
+        part = part_of_graph(problem) if is_large(problem) else None
+        return None if part is None else replace(part, settings={**part.settings, "learns_nu": is_learned(problem)})
 
     @classmethod
-    def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Self]]:
-        """One engine for each smoothness that the kernel leaves open, within bounds."""
-        faults = FaultList("nothing was fitted", KernelError)
-        if not smoothnesses(problem.kernel):
-            rule = "must be Matérn of integer smoothness for engine='markov'"
-            remedy = "Use Matern with nu = 1, 2 or 3, or engine='spectral'."
+    def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Engine]]:
+        """One engine for each smoothness that is tried, or one for all where it is learned or no integer."""
+        from graphmatern.inference.markov.fractional_engine import FractionalEngine
+
+        if problem.kernel is not None and not isinstance(problem.kernel, Matern):
+            faults = FaultList("nothing was fitted", KernelError)
+            rule = "must be Matérn for engine='markov'"
+            remedy = "Use Matern, or engine='moments' or 'spectral' for other kernels."
+            if isinstance(problem.kernel, Diffusion):
+                remedy = (
+                    "exp(−κ²λ/2) falls faster than any sum of few Markov fields: use Matern with a larger nu, or "
+                    "engine='moments' or 'spectral'."
+                )
             raise faults.raise_now("kernel", rule, repr(problem.kernel), remedy)
         possible = smoothnesses(problem.kernel, problem.rules)
-        if not possible:
-            rule = "must include a whole number from 1 to 3 for engine='markov'"
-            raise faults.raise_now("bounds", rule, f"'nu': {problem.rules.bounds['nu']!r}", "Or use engine='spectral'.")
+        if is_learned(problem):
+            return FractionalEngine.candidates(problem, groups)
         return [lambda nu=nu: cls(problem, groups, nu) for nu in possible]  # type: ignore[misc]
 
     # ------------------------------------------------------------------ coordinates

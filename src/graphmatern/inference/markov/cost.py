@@ -1,0 +1,92 @@
+"""What the Markov engine would take, before anything is factorised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphmatern.errors import ResourceError
+from graphmatern.graph import largest_eigenvalue_bound
+from graphmatern.inference.markov.precision import markov_precision
+from graphmatern.inference.markov.rational import MOST_TERMS, terms_for, widest_ratio
+from graphmatern.kernels import Matern
+from graphmatern.sparse import BlockAnalysis, early_cost, power_nnz
+
+if TYPE_CHECKING:
+    from graphmatern.inference.learning.parameters import PriorsAndBounds
+    from graphmatern.inference.learning.problem import Problem
+    from graphmatern.sparse import Cost
+
+__all__ = ["LONG", "MOST_ENTRIES", "block_cost", "is_learned", "smoothnesses", "sparse_cost"]
+
+#: Seconds of one factorisation, of which a fit takes a hundred, beyond which it matters no more how many.
+LONG = 10.0
+#: Entries of a power of the Laplacian.
+MOST_ENTRIES = 300_000_000
+
+_TYPICAL_LENGTHSCALE = 8.0
+# Seconds of one block factorisation up to which a smoothness that was left open is learned, and where parameters may be
+# integrated over after that, which takes many more of them.
+_LEARN_SECONDS, _INTEGRATE_SECONDS = 0.6, 0.02
+
+
+def smoothnesses(kernel: object, rules: PriorsAndBounds | None = None) -> tuple[int, ...]:
+    """Integer smoothnesses to try for a kernel, within bounds; none where it is given and no integer."""
+    if kernel is None or (isinstance(kernel, Matern) and kernel.chooses_nu):
+        low, high = (0.0, np.inf) if rules is None else rules.allowed("nu")
+        return tuple(nu for nu in (1, 2, 3) if low <= nu <= high)
+    if isinstance(kernel, Matern):
+        nu = kernel.values()["nu"]
+        return (int(nu),) if nu == round(nu) and nu >= 1 else ()
+    return ()
+
+
+def is_learned(problem: Problem) -> bool:
+    """Whether a smoothness is learned, or is no integer; one that was left open is learned where that takes little."""
+    kernel = problem.kernel
+    if kernel is not None and not isinstance(kernel, Matern):
+        return False
+    if not smoothnesses(kernel, problem.rules) or problem.settings.get("n_fields") is not None:
+        return True
+    if "learns_nu" in problem.settings:  # as decided for a graph of which this is a part
+        return bool(problem.settings["learns_nu"])
+    if len(smoothnesses(kernel)) == 1 or problem.search.optimizer is None:
+        return False
+    cost = block_cost(problem)
+    most = _LEARN_SECONDS if problem.integrate is False else _INTEGRATE_SECONDS
+    return cost is not None and cost.seconds <= most
+
+
+def sparse_cost(problem: Problem, nu: int) -> Cost | None:
+    """Cost of factorising the precision of smoothness ν, a lower bound where it takes long; None if out of reach."""
+    graph, normalized, n_threads = problem.graph, bool(problem.normalized), problem.n_threads
+
+    def compute() -> Cost | None:
+        laplacian = graph.laplacian(normalized)
+        if power_nnz(laplacian, nu, limit=MOST_ENTRIES, check=False) > MOST_ENTRIES:
+            return None
+        try:
+            early = early_cost(laplacian, enough=LONG)
+            if early is not None:
+                return early
+            return markov_precision(graph, nu, normalized=normalized, n_threads=n_threads).analysis.cost
+        except ResourceError:
+            return None
+
+    return graph.cached(("sparse cost", nu, normalized, n_threads), compute)
+
+
+def block_cost(problem: Problem) -> Cost | None:
+    """Cost of factorising the block precision of a smoothness that is no integer; see `sparse_cost`."""
+    single = sparse_cost(problem, 1)
+    if single is None or single.seconds > LONG:
+        return single
+    graph, normalized = problem.graph, bool(problem.normalized)
+    base = markov_precision(graph, 1, normalized=normalized, n_threads=problem.n_threads).analysis
+    values = {} if problem.kernel is None else problem.kernel.values()  # type: ignore[operator]
+    nu, lengthscale = values.get("nu", 1.5), max(values.get("lengthscale", 0.0), _TYPICAL_LENGTHSCALE)
+    error = problem.relative_error
+    ratio = 1.0 + largest_eigenvalue_bound(graph.laplacian(normalized)) * lengthscale**2 / (2.0 * nu)
+    terms = terms_for(min(ratio, widest_ratio(MOST_TERMS, error)), error)
+    return BlockAnalysis.predict(base, terms + int(nu))
