@@ -27,13 +27,13 @@ for column, ((kind, degree), some) in enumerate(kinds):
             ax.plot(made["nodes"], made["seconds"], "o-", color=colour, label=engine, ms=5)
             out = own[~own["measured"]]
             ax.plot(out["nodes"], np.full(len(out), LONGEST), "^", color=colour, ms=6, mfc="none", clip_on=False)
-        ax.set(xscale="log", yscale="log", ylim=(0.02, LONGEST))
+        ax.set(xscale="log", yscale="log", ylim=(0.03, 2.0 * LONGEST), xlim=(700, 14_000))
         ax.grid(alpha=0.3)
         if row == 0:
-            ax.set_title(f"roads, mean degree {degree:.0f}" if kind == "roads" else f"hubs, mean degree {degree:.0f}")
+            ax.set_title(f"{kind}, mean degree {degree:.0f}")
         if row == len(observed) - 1:
             ax.set_xlabel("nodes")
         if column == 0:
             ax.set_ylabel(f"{count} observed\nseconds, one processor")
-axes[0, 0].legend(frameon=False, fontsize=9)
-figure.tight_layout()
+figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="upper center", ncols=3, frameon=False)
+figure.tight_layout(rect=(0, 0, 1, 0.94))
