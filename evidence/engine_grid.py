@@ -37,10 +37,7 @@ def measured(n: int, neighbours: int, observed: int, engine: str) -> tuple[gm.Gr
     graph = make(n, neighbours)
     rng = np.random.default_rng(1)
     nodes = np.sort(rng.choice(graph.n_nodes, observed, replace=False))
-    field = rng.standard_normal(graph.n_nodes)
-    for _ in range(20):  # a walk that averages over neighbours
-        field = 0.5 * field + 0.5 * (graph.weights @ field) / graph.degrees
-    y = (field / field.std())[nodes] + 0.3 * rng.standard_normal(observed)
+    y = rng.standard_normal(observed) + np.cos(nodes / 100.0)
     seen = Observations(nodes, y[:, None], np.zeros((graph.n_nodes, 0)))
     every = graph.n_nodes if engine == "spectral" else None
     problem = Problem(graph, KERNEL, Gaussian(), seen, normalized=bool(neighbours), n_eigenpairs=every, n_threads=1)

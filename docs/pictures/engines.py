@@ -17,7 +17,9 @@ table["degree"] = table.groupby("graph")["mean_degree"].transform(lambda some: s
 table.loc[table["graph"] == "roads", "degree"] = 3.0
 kinds = table.groupby(["graph", "degree"], sort=False)
 observed = sorted(table["observed"].unique())
-figure, axes = plt.subplots(len(observed), len(kinds), figsize=(9.5, 5.4), sharex=True, sharey=True, squeeze=False)
+figure, axes = plt.subplots(
+    len(observed), len(kinds), figsize=(9.5, 5.4), sharex=True, sharey=True, layout="constrained"
+)
 for column, ((kind, degree), some) in enumerate(kinds):
     for row, count in enumerate(observed):
         ax, here = axes[row, column], some[some["observed"] == count]
@@ -26,14 +28,13 @@ for column, ((kind, degree), some) in enumerate(kinds):
             made = own[own["measured"]]
             ax.plot(made["nodes"], made["seconds"], "o-", color=colour, label=engine, ms=5)
             out = own[~own["measured"]]
-            ax.plot(out["nodes"], np.full(len(out), LONGEST), "^", color=colour, ms=6, mfc="none", clip_on=False)
-        ax.set(xscale="log", yscale="log", ylim=(0.02, LONGEST))
+            ax.plot(out["nodes"], np.full(len(out), LONGEST), "^", color=colour, ms=6, mfc="none")
+        ax.set(xscale="log", yscale="log", ylim=(0.03, 5.0 * LONGEST), xlim=(700, 14_000))
         ax.grid(alpha=0.3)
         if row == 0:
-            ax.set_title(f"roads, mean degree {degree:.0f}" if kind == "roads" else f"hubs, mean degree {degree:.0f}")
+            ax.set_title(f"{kind}, mean degree {degree:.0f}")
         if row == len(observed) - 1:
             ax.set_xlabel("nodes")
         if column == 0:
             ax.set_ylabel(f"{count} observed\nseconds, one processor")
-axes[0, 0].legend(frameon=False, fontsize=9)
-figure.tight_layout()
+figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
