@@ -259,8 +259,8 @@ def main() -> None:
     for name in wanted:
         title, run = PARTS[name]
         stamp = f"Made by `python evidence/placement.py {name}` on {dt.date.today()}."
-        known[title] = "\n".join(["", stamp, *run()])
-        pages = [f"## {title}\n{known[title]}\n" for title, _ in PARTS.values() if title in known]
+        known[title] = "\n".join([stamp, "", *run()])
+        pages = [f"## {title}\n\n{known[title]}\n" for title, _ in PARTS.values() if title in known]
         PAGE.write_text("\n".join(["# Where to measure next\n", *pages]))
         print(known[title])
 
