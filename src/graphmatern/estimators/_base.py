@@ -138,7 +138,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             A column for each row of `hyperparameters_`, in the same units, and ``weight``; weights add up to 1.
         """
         self._require_fit()
-        values, _, weights = hyperparameter_draws(self._fit, self.graph, self._unit)
+        values, _, weights = hyperparameter_draws(self._fit, self.graph, self._unit, self._spectrum())
         return pd.DataFrame({**values, "weight": weights})
 
     @property
@@ -160,7 +160,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             Where to draw; a new figure by default.
         """
         self._require_fit()
-        values, mode, weights = hyperparameter_draws(self._fit, self.graph, self._unit)
+        values, mode, weights = hyperparameter_draws(self._fit, self.graph, self._unit, self._spectrum())
         own = {name: one for name, one in values.items() if not name.endswith("range") and np.isfinite(one).all()}
         return plot_hyperparameters(own, weights, axes, mode=mode)
 
