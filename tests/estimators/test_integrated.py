@@ -83,8 +83,8 @@ def test_parameters_are_in_the_units_of_the_values() -> None:
     for name in ("sigma", "noise"):
         np.testing.assert_allclose(ten.loc[name], 10.0 * one.loc[name], rtol=1e-6)
     np.testing.assert_allclose(ten.loc["lengthscale"], one.loc["lengthscale"], rtol=1e-6)
-    length = float(CITY.edges["length"].mean())
-    np.testing.assert_allclose(one.loc["range"], 1.3 * length * one.loc["lengthscale"])
+    np.testing.assert_allclose(ten.loc["range"], one.loc["range"], rtol=1e-6)
+    assert one.attrs["range"] == "measured"
     raw = gm.GraphGPRegressor(CITY, normalize_y=False).fit(NAMES, Y).hyperparameters_
     np.testing.assert_allclose(raw.loc["sigma"], one.loc["sigma"], rtol=0.05)  # priors follow the data
 
@@ -203,3 +203,24 @@ def test_left_out_labels() -> None:
 def test_integrate_is_a_flag_or_auto() -> None:
     with pytest.raises(KernelError, match="integrate"):
         gm.GraphGPRegressor(CITY, integrate="always").fit(NAMES, Y)  # type: ignore[arg-type]
+
+
+def test_both_laplacians_have_their_share() -> None:
+    """The mixture is that of the fits on either, weighted by their evidences; a prior of one half each."""
+    both, plain, scaled = (
+        gm.GraphGPClassifier(CITY, normalized=which).fit(NAMES, LABELS) for which in (None, False, True)
+    )
+    evidences = np.array([plain.log_evidence_, scaled.log_evidence_])
+    assert both.log_evidence_ == pytest.approx(np.logaddexp(*evidences) - np.log(2.0), abs=1e-6)
+    share = 1.0 / (1.0 + np.exp(evidences[0] - evidences[1]))
+    integrated = both._fit.integrated
+    assert integrated is not None
+    assert integrated.share_normalized == pytest.approx(share, abs=0.02)
+    assert {one.normalized for one in integrated.components} == {False, True}
+    expected = (1.0 - share) * plain.predict_proba() + share * scaled.predict_proba()
+    assert np.abs(both.predict_proba() - expected).max() < 0.01
+    assert "Laplacians plain" in both.summary()
+    # The table is that of the Laplacian with more evidence.
+    own = scaled if both.normalized_ else plain
+    pd.testing.assert_frame_equal(both.hyperparameters_, own.hyperparameters_)
+    assert "Laplacians" not in plain.summary()

@@ -244,7 +244,8 @@ def test_a_default_markov_fit_does_not_warn_of_a_smoothness_it_chose_itself() ->
     y = smooth / smooth.std() + 0.05 * np.random.default_rng(3).standard_normal(300)
     model = gm.GraphGPRegressor(path, engine="markov").fit(path.nodes, y)
     assert model.converged_
-    asked = gm.GraphGPRegressor(path, model.kernel_, engine="markov", optimizer=None, noise=model.noise_)
+    kernel = gm.Matern(3, 60.0, fixed=("nu",))
+    asked = gm.GraphGPRegressor(path, kernel, engine="markov", optimizer=None, noise=model.noise_)
     with pytest.warns(NumericalWarning, match="ill-conditioned"):
         asked.fit(path.nodes, y)
 

@@ -315,12 +315,14 @@ def integrate(effort: Effort, searched: Sequence[Searched], mix: Mix) -> Integra
     shares = np.exp(logs - logsumexp(logs))
     # Priors of candidates, such as integer smoothnesses, are relative to those of all that were tried.
     every = logsumexp([one.engine.log_prior() for one in searched])
+    # Parameters on one Laplacian say nothing about those on another: each needs nearly as many components as one alone.
+    laplacians = len({one.normalized for one in kept})
     components: list[Component] = []
     makers = []
     for one, own, share in zip(kept, explored, shares, strict=True):
         if share < _LEAST_WEIGHT:
             continue
-        chosen, weights = few_of(own, max(4, round(effort.n_components * share)))
+        chosen, weights = few_of(own, max(4, round(effort.n_components * min(1.0, laplacians * share))))
         for place, weight in zip(chosen, weights, strict=True):
             if weight < _LEAST_WEIGHT:
                 continue
