@@ -190,7 +190,7 @@ def _drawn(nu: float, seed: int = 0) -> tuple[Any, Any]:
 def test_a_learned_smoothness_is_the_spectral_engines(tmp_path: Path) -> None:
     graph, data = _drawn(1.5)
     models = [
-        gm.GraphGPRegressor(graph, gm.Matern(None), engine=engine, integrate=False, relative_error=1e-6).fit(*data)
+        gm.GraphGPRegressor(graph, gm.Matern(1.3), engine=engine, integrate=False, relative_error=1e-6).fit(*data)
         for engine in ("spectral", "markov")
     ]
     spectral, markov = models

@@ -29,8 +29,8 @@ class Matern(SpectralKernel):
     ----------
     nu : float or None
         Smoothness ν > 0. On a graph that approximates a d-dimensional space, ν − d/2 is the smoothness
-        of the Matérn kernel there. None leaves the choice to a fit: learned from 1.5 on, or the best of 1, 2, 3 where
-        others would take long.
+        of the Matérn kernel there. None leaves the choice to a fit: learned from 1.5 on, or the best of 1, 2, 3 on
+        the Markov engine, where others would take longer.
     lengthscale : float
         Lengthscale κ > 0. See `BoundKernel.range` for what it means on a given graph.
     variance : float

@@ -26,9 +26,6 @@ LONG = 10.0
 MOST_ENTRIES = 300_000_000
 
 _TYPICAL_LENGTHSCALE = 8.0
-# Seconds of one block factorisation up to which a smoothness that was left open is learned, and where parameters may be
-# integrated over after that, which takes many more of them.
-_LEARN_SECONDS, _INTEGRATE_SECONDS = 0.6, 0.02
 
 
 def smoothnesses(kernel: object, rules: PriorsAndBounds | None = None) -> tuple[int, ...]:
@@ -43,19 +40,11 @@ def smoothnesses(kernel: object, rules: PriorsAndBounds | None = None) -> tuple[
 
 
 def is_learned(problem: Problem) -> bool:
-    """Whether a smoothness is learned, or is no integer; one that was left open is learned where that takes little."""
+    """Whether a smoothness is given but no integer, so that it is learned unless it is held, or bounds leave none."""
     kernel = problem.kernel
     if kernel is not None and not isinstance(kernel, Matern):
         return False
-    if not smoothnesses(kernel, problem.rules) or problem.settings.get("n_fields") is not None:
-        return True
-    if "learns_nu" in problem.settings:  # as decided for a graph of which this is a part
-        return bool(problem.settings["learns_nu"])
-    if len(smoothnesses(kernel)) == 1 or problem.search.optimizer is None:
-        return False
-    cost = block_cost(problem)
-    most = _LEARN_SECONDS if problem.integrate is False else _INTEGRATE_SECONDS
-    return cost is not None and cost.seconds <= most
+    return not smoothnesses(kernel, problem.rules) or problem.settings.get("n_fields") is not None
 
 
 def sparse_cost(problem: Problem, nu: int) -> Cost | None:

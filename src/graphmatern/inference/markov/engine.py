@@ -96,12 +96,11 @@ class MarkovEngine(Engine):
     @classmethod
     def rehearsal(cls, problem: Problem) -> Problem | None:
         """Part of a large graph."""
-        part = part_of_graph(problem) if is_large(problem) else None
-        return None if part is None else replace(part, settings={**part.settings, "learns_nu": is_learned(problem)})
+        return part_of_graph(problem) if is_large(problem) else None
 
     @classmethod
     def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Engine]]:
-        """One engine for each smoothness that is tried, or one for all where it is learned or no integer."""
+        """One engine for each integer smoothness that is tried, or one for all others."""
         from graphmatern.inference.markov.fractional_engine import FractionalEngine
 
         if problem.kernel is not None and not isinstance(problem.kernel, Matern):
