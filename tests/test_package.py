@@ -27,6 +27,7 @@ LAYERS = [
     {"kernels", "likelihoods"},
     {"inference"},
     {"plotting"},
+    {"report"},
     {"estimators"},
     {"interop", "reproduce"},
     {"cli"},

@@ -25,6 +25,7 @@ from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state,
 from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
 from graphmatern.estimators._labels import LabelData, label_array, read_labels, stored_labels
 from graphmatern.estimators._options import check_options, device_of, documented, rules_of, search_of, uses_normalized
+from graphmatern.estimators._report import classes_content
 from graphmatern.inference import ENGINES, Known, Observations, Optimum, Problem, eigenpairs_used, learn
 from graphmatern.likelihoods import Bernoulli, Categorical, RobustMax, Softmax
 from graphmatern.metrics import accuracy, classification_report
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from graphmatern.graph import Graph
     from graphmatern.inference import Fit, Prior
     from graphmatern.kernels import Kernel
+    from graphmatern.report import Content
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
@@ -517,6 +519,9 @@ class GraphGPClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         share = self.predict_proba()
         marked = self.graph.nodes[np.unique(self._data.nodes)]
         return plot_classes(self.graph, share, self.classes_.tolist(), axes, marked=marked, **options)
+
+    def _content(self, *, title: str | None, level: float, options: dict[str, Any]) -> Content:
+        return classes_content(self, title=title, level=level, options=options)
 
     def summary(self) -> str:
         """Describe the fit in a few lines of text."""

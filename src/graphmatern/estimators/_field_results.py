@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr
 
 from graphmatern._validation import FaultList, check_whole, random_generator
 from graphmatern.errors import TableError
 from graphmatern.estimators._base import GraphEstimator
 from graphmatern.estimators._field_data import read_field
+from graphmatern.estimators._report import field_content
 from graphmatern.inference.field import median_gap
 from graphmatern.metrics import half_width, regression_report
 from graphmatern.plotting import plot_prediction, plot_series
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from graphmatern.inference.field import FieldPosterior
     from graphmatern.inference.field.systems import Cells
     from graphmatern.kernels import Kernel
+    from graphmatern.report import Content
 
     Floats = NDArray[np.float64]
 
@@ -263,6 +266,52 @@ class FieldResults(GraphEstimator):
         return np.asarray(self.y_mean_ + self.y_scale_ * draws)
 
     # ------------------------------------------------------------------ scores and pictures
+    def loo(self, n_cells: int | None = None, random_state: Any = 0) -> pd.DataFrame:
+        """Leave-one-out predictions of observed cells, in closed form, the parameters kept.
+
+        Parameters
+        ----------
+        n_cells : int, optional
+            How many cells at most, chosen at random; all by default.
+        random_state : int or Generator, optional
+            Seed of that choice.
+
+        Returns
+        -------
+        DataFrame
+            One row per cell: time, node, y, mean, std (of the observation given all others), log_density and pit (the
+            probability of less than y: uniform where the model is calibrated).
+        """
+        self._require_fit()
+        faults = FaultList("nothing was left out", TableError)
+        if n_cells is not None:
+            check_whole("n_cells", n_cells, faults, minimum=1, remedy="Leave it out for all of them.")
+        faults.raise_if_any()
+        rows, columns = self._data.cells()
+        if n_cells is not None and n_cells < len(rows):
+            rng = random_generator(random_state, TableError)
+            chosen = np.sort(rng.permutation(len(rows))[:n_cells])
+            rows, columns = rows[chosen], columns[chosen]
+        y = self._data.y[rows, columns]
+        names, stamps = self.graph.nodes[self._data.nodes[columns]], self.times_[rows]
+        mean, std = self.predict(names, stamps, return_std=True)
+        noise = self.noise_ * self.y_scale_**2
+        # Dividing the observation's own term out of the posterior leaves this share of what it did not explain.
+        left = np.maximum(1.0 - std**2 / noise, 1e-12)
+        without, spread = y - (y - mean) / left, np.sqrt(noise / left)
+        z = (y - without) / spread
+        return pd.DataFrame(
+            {
+                "time": stamps,
+                "node": np.asarray(names),
+                "y": y,
+                "mean": without,
+                "std": spread,
+                "log_density": -0.5 * z**2 - np.log(spread) - 0.5 * np.log(2.0 * np.pi),
+                "pit": ndtr(z),
+            }
+        )
+
     def evaluate(
         self,
         data: Any,
@@ -353,6 +402,9 @@ class FieldResults(GraphEstimator):
         ax = plot_series(mean.index, mean.iloc[:, 0], std.iloc[:, 0], ax, observed=observed, level=level, label=label)
         ax.set_title(str(node))
         return ax
+
+    def _content(self, *, title: str | None, level: float, options: dict[str, Any]) -> Content:
+        return field_content(self, title=title, level=level, options=options)
 
     def summary(self) -> str:
         """Describe the fit in a few lines of text."""

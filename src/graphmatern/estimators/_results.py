@@ -14,6 +14,7 @@ from graphmatern._validation import FaultList, as_numbers, check_flag, check_who
 from graphmatern.errors import KernelError, TableError
 from graphmatern.estimators._base import GraphEstimator
 from graphmatern.estimators._data import aligned, read_observations
+from graphmatern.estimators._report import regression_content
 from graphmatern.likelihoods import Counts, Numeric
 from graphmatern.metrics import crps_from_draws, half_width, r2, regression_report
 from graphmatern.plotting import plot_prediction
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from graphmatern.estimators._data import TrainingData
     from graphmatern.inference import Mixture, Posterior
     from graphmatern.likelihoods import Likelihood
+    from graphmatern.report import Content
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
@@ -423,6 +425,9 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         observed = np.unique(self._data.nodes[~np.isnan(self._data.y[:, 0])])
         marked = self.graph.nodes[observed]
         return plot_prediction(self.graph, table["mean"], table["std"], axes, label=label, marked=marked, **options)
+
+    def _content(self, *, title: str | None, level: float, options: dict[str, Any]) -> Content:
+        return regression_content(self, title=title, level=level, options=options)
 
     @property
     def coefficients_(self) -> pd.DataFrame:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 __all__ = [
+    "UNSURE",
     "add_colorbar",
+    "colour_limits",
     "draw_map",
     "find_colours",
     "mark_nodes",
@@ -45,9 +47,27 @@ def new_axes(ax: Axes | None) -> Axes:
     return plt.subplots(figsize=(6, 5), layout="constrained")[1] if ax is None else ax
 
 
+# Colours of uncertainty on light and on dark paper: what is sure stands out, what is not fades into the paper.
+UNSURE = ("unsure", "unsure_on_dark")
+_OWN_COLOURS = {
+    "unsure": ("#2d1160", "#5b3a94", "#8d75b8", "#bdb0d6", "#e0daeb"),
+    "unsure_on_dark": ("#f3e9ff", "#c3aee6", "#8f7abf", "#5d4f86", "#37334f"),
+}
+
+
 def find_colours(cmap: str | Colormap) -> Colormap:
-    """Return a colour map by its name; raise where there is none of that name."""
+    """Return a colour map by its name; raise where there is none of that name.
+
+    Parameters
+    ----------
+    cmap : str or Colormap
+        A map, the name of one of matplotlib's, or one of `UNSURE`.
+    """
     from matplotlib import colormaps
+    from matplotlib.colors import LinearSegmentedColormap
+
+    if isinstance(cmap, str) and cmap in _OWN_COLOURS:
+        return LinearSegmentedColormap.from_list(cmap, _OWN_COLOURS[cmap])
 
     try:
         return colormaps.get_cmap(cmap)
@@ -55,6 +75,29 @@ def find_colours(cmap: str | Colormap) -> Colormap:
         faults = FaultList("nothing was drawn", InputError)
         remedy = "Such as 'viridis'; list(matplotlib.colormaps) has all of them."
         raise faults.raise_now("cmap", "must be a colour map of matplotlib", repr(cmap), remedy) from None
+
+
+def colour_limits(values: ArrayLike, low: float = 0.01, high: float = 0.99) -> tuple[float, float]:
+    """Values at the ends of a colour scale: quantiles, since a few that exceed the rest by far would grey out the rest.
+
+    Parameters
+    ----------
+    values : array_like
+        Numbers; those that are not finite do not count.
+    low, high : float
+        Shares of them below the two ends.
+
+    Examples
+    --------
+    >>> colour_limits([1.0, 2.0, float("nan"), 3.0], 0.0, 1.0)
+    (1.0, 3.0)
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    known = numbers[np.isfinite(numbers)]
+    if not known.size:
+        return 0.0, 1.0
+    ends = np.quantile(known, [low, high])
+    return float(ends[0]), float(ends[1])
 
 
 def add_colorbar(ax: Axes, mappable: Any, label: str, extend: str = "neither") -> Colorbar:
@@ -113,7 +156,7 @@ def draw_map(ax: Axes, graph: Graph, values: Floats | None, *, node_scale: float
     x, y = layout.places[front].T
     nodes = ax.scatter(x, y, s=size, linewidths=0, zorder=2, rasterized=graph.n_nodes > _MANY, **fixed)
     ax.autoscale_view()
-    _set_aspect(ax, layout)
+    ax.set_aspect(layout.aspect)
     ax.set_axis_off()
     return nodes
 
@@ -127,15 +170,6 @@ def mark_nodes(ax: Axes, graph: Graph, nodes: Any, marker: str = "o") -> None:
         colours = {"facecolors": "none", "edgecolors": "black"}
     x, y = places.T
     ax.scatter(x, y, s=size, marker=marker, linewidths=0.5 if marker == "o" else 1.5, zorder=3, **colours)
-
-
-def _set_aspect(ax: Axes, layout: Layout) -> None:
-    """Equal distances look equal; degrees of longitude are shorter than degrees of latitude."""
-    low, high = layout.places.min(axis=0), layout.places.max(axis=0)
-    in_range = max(-low[0], high[0]) <= 180 and max(-low[1], high[1]) <= 90
-    far = np.abs(layout.places).min(axis=0).max() > 10
-    is_degrees = layout.is_map and layout.depth is None and in_range and (high - low).max() < 5 and far
-    ax.set_aspect(1.0 / np.cos(np.radians(layout.places[:, 1].mean())) if is_degrees else 1.0)
 
 
 def plot_graph(graph: Graph, ax: Axes | None = None) -> Axes:

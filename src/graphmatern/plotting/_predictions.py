@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from graphmatern.graph import Graph
 
-__all__ = ["plot_classes", "plot_prediction"]
+__all__ = ["CLASS_COLOURS", "plot_classes", "plot_prediction"]
 
 # Paul Tol's "muted" scheme, which readers with any kind of colour vision can tell apart.
-_CLASS_COLOURS = (
+CLASS_COLOURS = (
     "#332288", "#DDCC77", "#117733", "#CC6677", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#777777",
 )  # fmt: skip
 _CONTINUOUS = 256  # colours of a map whose neighbours look alike; a map of fewer is a list of different ones
@@ -173,8 +173,8 @@ def plot_classes(
 
 def _class_colours(count: int, cmap: str | Colormap | None) -> Any:
     """One colour per class; shape (count, 4), or names of colours."""
-    if cmap is None and count <= len(_CLASS_COLOURS):
-        return _CLASS_COLOURS[:count]
+    if cmap is None and count <= len(CLASS_COLOURS):
+        return CLASS_COLOURS[:count]
     colours = find_colours("turbo" if cmap is None else cmap)
     if colours.N >= _CONTINUOUS:
         return colours(np.linspace(0.0, 1.0, count))
