@@ -11,7 +11,17 @@ from scipy.special import ndtr
 from graphmatern.likelihoods import Counts
 from graphmatern.metrics import half_width
 from graphmatern.plotting import UNSURE, colour_limits, find_layout
-from graphmatern.report import Content, Layer, class_checks, number, number_checks, range_check, read_areas
+from graphmatern.report import (
+    Content,
+    Layer,
+    class_checks,
+    counted,
+    number,
+    number_checks,
+    percent,
+    range_check,
+    read_areas,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["classes_content", "field_content", "regression_content"]
 
-_SCORES = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0)  # of quantiles from which the page interpolates
+_SCORES = (-3.0, -2.0, -1.3, -0.65, 0.0, 0.65, 1.3, 2.0, 3.0)  # of quantiles from which the page interpolates
 _CELLS = 4_000_000  # times × nodes of a page: more would make it slow to open
 _CHECKED = 5_000  # cells of a field at most that are left out
 _SHOWN_CLASSES = 12  # whose probabilities have a layer of their own
@@ -43,7 +53,7 @@ _MEANINGS = {
 # ---------------------------------------------------------------------- words for every model
 def _graph_words(graph: Graph, unit: str) -> str:
     parts = graph.n_components
-    words = f"{graph.n_nodes:,} nodes and {graph.n_edges:,} edges"
+    words = f"{counted(graph.n_nodes, 'node')} and {counted(graph.n_edges, 'edge')}"
     words += ", connected" if parts == 1 else f", in {parts:,} parts that are not connected"
     if graph.has_lengths and graph.n_edges:
         words += f"; an edge is {number(float(graph.edges['length'].mean()), unit)} long on average"
@@ -58,12 +68,14 @@ def _search_words(model: GraphEstimator) -> str:
             "include what is not known about them."
         )
     state = "converged" if fit.converged else "stopped early"
-    return f"The most likely parameters were used; the search {state} after {fit.optimum.n_evaluations:,} evaluations."
+    steps = counted(fit.optimum.n_evaluations, "evaluation")
+    return f"The most likely parameters were used; the search {state} after {steps}."
 
 
 def _parameters(model: GraphEstimator, unit: str, length_unit: str) -> list[dict[str, str]]:
     """Rows of the table of parameters."""
     rows = []
+    unknown = "kept" if model._fit_options["optimizer"] is None else "not known"
     for name, row in model.hyperparameters_.iterrows():
         word = str(name).rpartition(".")[2]
         own = unit if word in ("sigma", "noise", "scale") and model._unit != 1.0 else ""
@@ -75,7 +87,7 @@ def _parameters(model: GraphEstimator, unit: str, length_unit: str) -> list[dict
                 "name": str(name),
                 "meaning": _MEANINGS.get(str(name), _MEANINGS.get(word, "")),
                 "value": number(float(row["50%"] if known else row["mode"]), own),
-                "interval": f"{number(ends[0])} to {number(ends[1], own)}" if known else "not known",
+                "interval": f"{number(ends[0])} to {number(ends[1], own)}" if known else unknown,
             }
         )
     return rows
@@ -90,7 +102,7 @@ def _warnings(model: GraphEstimator, unit_of_data: str) -> list[str]:
     lost = float(model._fit.report.get("prior_loss_share", 0.0))
     if lost > 0.1:
         found.append(
-            f"The eigenpairs used lose up to {lost:.0%} of the variance: predictions far from data are too sure."
+            f"The eigenpairs used lose up to {percent(lost)} of the variance: predictions far from data are too sure."
         )
     blank = int((~model.informed_).sum())
     if blank:
@@ -142,8 +154,8 @@ def _fitted_facts(model: Any, data: str, common: dict[str, Any], noise: str) -> 
         (
             "Model",
             (
-                "A Gaussian process on the graph: the fewer edges lie between two nodes, the more alike they are. Kernel "
-                f"{model.kernel_!r}."
+                "A Gaussian process on the graph: the fewer edges lie between two nodes, the more alike they are. "
+                f"Kernel {model.kernel_!r}."
             ),
         ),
         ("Noise", noise),
@@ -221,7 +233,7 @@ def _number_layers(arrays: dict[str, Any], unit: str, informed: NDArray[np.bool_
 def _quality(y: Floats, predicted: Floats, unit: str) -> list[dict[str, str]]:
     """Figures on values that were left out."""
     known = np.isfinite(y) & np.isfinite(predicted)
-    if known.sum() < 3:
+    if known.sum() < 8:
         return []
     y, off = y[known], (y - predicted)[known]
     error = float(np.sqrt(np.mean(off**2)))
@@ -230,7 +242,7 @@ def _quality(y: Floats, predicted: Floats, unit: str) -> list[dict[str, str]]:
     if total > 0:
         share = 1.0 - float((off**2).sum()) / total
         found.append(
-            {"label": "of the variation explained", "value": f"{share:.0%}", "note": "in values left out (R²)"}
+            {"label": "of the variation explained", "value": f"{percent(share)}", "note": "in values left out (R²)"}
         )
     return found
 
@@ -272,17 +284,18 @@ def regression_content(model: Any, *, title: str | None, level: float, options: 
     else:
         noise = f"{model.likelihood_!r}"
     places = len(np.unique(nodes))
-    words = f"{len(y):,} observations at {places:,} of {graph.n_nodes:,} nodes"
+    words = f"{counted(len(y), 'observation')} at {places:,} of {counted(graph.n_nodes, 'node')}"
     if data.y.shape[1] > 1:
         words += f" (the first of {data.y.shape[1]} replicates)"
-    words += f", from {number(float(y.min()))} to {number(float(y.max()), unit)}; mean {number(float(y.mean()), unit)}."
+    own = unit if data.exposure is None else ""  # of counts with exposures, the unit is that of the rate
+    words += f", from {number(float(y.min()))} to {number(float(y.max()), own)}; mean {number(float(y.mean()), own)}."
     half = 0.5 * float(np.median(table["upper"] - table["lower"]))
     figures = [
         {"label": "nodes predicted", "value": f"{graph.n_nodes:,}", "note": f"from {places:,} observed"},
         {
             "label": "typical precision",
             "value": f"± {number(half, unit, 2)}",
-            "note": f"half of a {level:.0%} interval",
+            "note": f"half of a {percent(level)} interval",
         },
         *_quality(y / exposure, expected / exposure, unit),
     ]
@@ -297,12 +310,13 @@ def regression_content(model: Any, *, title: str | None, level: float, options: 
         facts.insert(3, ("Mean", f"{'on the logarithmic scale: ' if counts else ''}{', '.join(pairs)}."))
     return Content(
         kind="numbers",
-        title=title or f"Predictions at {graph.n_nodes:,} nodes",
+        title=title or f"Predictions at {counted(graph.n_nodes, 'node')}",
         subtitle=f"From {words[0].lower()}{words[1:]}",
         layers=_number_layers(arrays, unit, model.informed_, what),
         arrays=arrays,
         level=level,
         scores=scores,
+        logarithmic=counts,
         figures=figures,
         facts=facts,
         parameters=_parameters(model, unit, common["length_unit"]),
@@ -385,10 +399,10 @@ def classes_content(model: Any, *, title: str | None, level: float, options: dic
     figures = [
         {"label": "nodes classified", "value": f"{graph.n_nodes:,}", "note": f"from {labelled:,} labels"},
         {"label": "classes", "value": f"{count}", "note": ""},
-        {"label": "right when left out", "value": f"{right:.0%}", "note": "each label predicted from the others"},
+        {"label": "right when left out", "value": f"{percent(right)}", "note": "each label predicted from the others"},
         {
             "label": "sure of its class",
-            "value": f"{float((share.max(axis=1) > 0.9).mean()):.0%}",
+            "value": f"{percent(float((share.max(axis=1) > 0.9).mean()))}",
             "note": "of nodes: more than 90 % probable",
         },
     ]
@@ -396,7 +410,7 @@ def classes_content(model: Any, *, title: str | None, level: float, options: dic
     checks["range"] = range_check(model.kernel_, graph, normalized=model.normalized_, unit=common["length_unit"])
     return Content(
         kind="classes",
-        title=title or f"Classes of {graph.n_nodes:,} nodes",
+        title=title or f"Classes of {counted(graph.n_nodes, 'node')}",
         subtitle=f"From {words}",
         layers=layers,
         arrays=arrays,
@@ -443,7 +457,7 @@ def field_content(model: Any, *, title: str | None, level: float, options: dict[
     first, last = _stamp(model.times_[0]), _stamp(model.times_[-1])
     words = (
         f"{cells:,} observations at {len(model.nodes_):,} of {graph.n_nodes:,} nodes and {len(model.times_):,} times, "
-        f"from {first} to {last}; {float(np.isnan(y).mean()):.0%} of that table is missing."
+        f"from {first} to {last}; {percent(float(np.isnan(y).mean()))} of that table is missing."
     )
     half = half_width(level) * float(np.median(std))
     figures = [
@@ -452,7 +466,7 @@ def field_content(model: Any, *, title: str | None, level: float, options: dict[
         {
             "label": "typical precision",
             "value": f"± {number(half, unit, 2)}",
-            "note": f"half of a {level:.0%} interval",
+            "note": f"half of a {percent(level)} interval",
         },
         *_quality(loo["y"].to_numpy(), loo["mean"].to_numpy(), unit),
     ]

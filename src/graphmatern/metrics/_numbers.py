@@ -277,7 +277,7 @@ def calibration_curve(pit: ArrayLike, levels: ArrayLike) -> tuple[Floats, Floats
     needed = np.sort(np.abs(2.0 * shares - 1.0))
     inside = np.searchsorted(needed, asked, side="right") / n
     low, high = (betaincinv(asked * n + 0.5, (1.0 - asked) * n + 0.5, q) for q in (0.025, 0.975))
-    return inside, low, high
+    return inside, np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
 
 
 def half_width(level: Any) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import binom
 
 from graphmatern.metrics import calibration_curve, reliability_curve
-from graphmatern.report._content import number
+from graphmatern.report._content import number, percent
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -51,8 +51,8 @@ def number_checks(pit: ArrayLike, level: float = 0.95) -> dict[str, Any]:
     inside, low, high = calibration_curve(shares, levels)
     (hit,), (least,), (most,) = calibration_curve(shares, [level])
     words = (
-        f"Each of the {n:,} values was left out and predicted from the others: {hit:.0%} of them lie in their "
-        f"{level:.0%} intervals. "
+        f"Each of the {n:,} values was left out and predicted from the others: {percent(hit)} of them lie in their "
+        f"{percent(level)} intervals. "
     )
     if hit < least:
         words += "That is less than it should be: trust the intervals less than they claim."
@@ -107,8 +107,8 @@ def class_checks(codes: ArrayLike, shares: ArrayLike) -> dict[str, Any]:
     right = float((probabilities.argmax(axis=1) == true).mean())
     claimed = float(probabilities.max(axis=1).mean())
     words = (
-        f"Each of the {n:,} labels was left out and predicted from the others: {right:.0%} were right, and the model "
-        f"expected {claimed:.0%}."
+        f"Each of the {n:,} labels was left out and predicted from the others: {percent(right)} were right, and the "
+        f"model expected {percent(claimed)}."
     )
     curve = reliability_curve(true.tolist(), probabilities, range(probabilities.shape[1]), _BINS)
     confidence, counted = curve["confidence"], curve["count"]

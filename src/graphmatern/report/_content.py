@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Content", "Layer", "decimals_for", "number"]
+__all__ = ["Content", "Layer", "counted", "decimals_for", "number", "percent"]
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,8 @@ class Content:
         Names of the classes.
     scores : list of float
         Standard normal scores of ``arrays["quantiles"]``, (n_scores · n_nodes,), where predictions are not normal.
+    logarithmic : bool
+        Whether it is the logarithm that is nearly normal, so that one interpolates that.
     figures : list of dict
         The figures at the top: label, value and a note.
     facts : list of (str, str)
@@ -118,6 +120,7 @@ class Content:
     times: tuple[list[float], list[str]] | None = None
     classes: list[str] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
+    logarithmic: bool = False
     figures: list[dict[str, str]] = field(default_factory=list)
     facts: list[tuple[str, str]] = field(default_factory=list)
     parameters: list[dict[str, str]] = field(default_factory=list)
@@ -138,6 +141,28 @@ def decimals_for(spread: float) -> int:
     if not np.isfinite(spread) or spread <= 0.0:
         return 2
     return int(np.clip(1 - np.floor(np.log10(spread)), 0, 8))
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> counted(1, "node"), counted(1200, "node")
+    ('1 node', '1,200 nodes')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def percent(share: float) -> str:
+    """A share in percent.
+
+    Examples
+    --------
+    >>> percent(0.953)
+    '95 %'
+    """
+    return f"{100.0 * share:.0f} %".replace("-", "−")
 
 
 def number(value: float, unit: str = "", digits: int = 3) -> str:

@@ -244,4 +244,5 @@ def _thresholds(content: Content, decimals: int) -> dict[str, Any] | None:
         "threshold": float(first + np.round((threshold - first) / step) * step),
         "decimals": decimals,
         "scores": content.scores,
+        "logarithmic": content.logarithmic,
     }

@@ -14,8 +14,9 @@ export const normalCdf = (z) => {
 };
 
 // Probability of more than a threshold: exact where predictions are normal, else between known quantiles.
-export function exceedance(threshold, mean, std, quantiles, scores, out) {
+export function exceedance(threshold, { mean, std, quantiles }, { scores, logarithmic }, out) {
   const n = mean.length;
+  const scale = logarithmic ? (value) => Math.log(Math.max(value, 1e-300)) : (value) => value;
   for (let i = 0; i < n; i++) {
     let z;
     if (!quantiles) {
@@ -26,7 +27,7 @@ export function exceedance(threshold, mean, std, quantiles, scores, out) {
       while (k < last - 1 && quantiles[(k + 1) * n + i] < threshold) k++;
       const low = quantiles[k * n + i];
       const high = quantiles[(k + 1) * n + i];
-      const share = high > low ? (threshold - low) / (high - low) : threshold < low ? -9 : 9;
+      const share = high > low ? (scale(threshold) - scale(low)) / (scale(high) - scale(low)) : threshold < low ? -9 : 9;
       z = scores[k] + share * (scores[k + 1] - scores[k]);
     }
     out[i] = 1 - normalCdf(z);

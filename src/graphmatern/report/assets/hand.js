@@ -6,7 +6,7 @@ export function followHand(element, map, { hover, choose }) {
   let spread = 0;
 
   const place = (event) => {
-    const box = element.getBoundingClientRect();
+    const box = map.canvas.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   };
   const fingers = () => {

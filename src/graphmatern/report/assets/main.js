@@ -58,7 +58,7 @@ class Page {
   exceed() {
     const { mean, std } = this.now;
     const { quantiles } = this.page.arrays;
-    exceedance(this.threshold, mean, std, quantiles, this.page.exceedance.scores, this.above_values);
+    exceedance(this.threshold, { mean, std, quantiles }, this.page.exceedance, this.above_values);
     if (!this.above) for (let i = 0; i < this.page.n; i++) this.above_values[i] = 1 - this.above_values[i];
   }
 

@@ -68,6 +68,7 @@ export class MapView {
     const area = (right - left) * (high - low);
     this.spacing = m ? total / m : Math.sqrt(area / Math.max(x.length, 1));
     this.spacing = Math.min(this.spacing, Math.max(right - left, high - low) / 2);
+    if (!this.isMap) this.spacing = Math.min(this.spacing, Math.sqrt(area / x.length)); // made up: edges may be long
     if (this.rings) this.measureAreas();
   }
 
@@ -157,7 +158,7 @@ export class MapView {
     const clip = (value, low, high) => Math.max(low, Math.min(high, value));
     if (this.rings) return { node: 0, line: 0.7 };
     if (this.isMap) return { node: clip(0.16 * pixels, 0.5, 7), line: clip(0.16 * pixels, this.edges.length > 40000 ? 0.9 : 2.4, 7) };
-    return { node: clip(0.2 * pixels, 1.4, 8), line: clip(0.02 * pixels, 0.3, 1.2) };
+    return { node: clip(0.26 * pixels, 1.4, 8), line: clip(0.02 * pixels, 0.3, 1.2) };
   }
 
   // ------------------------------------------------------------------ which node is here
