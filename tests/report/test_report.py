@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
 from scipy.stats import norm
+from typer.testing import CliRunner
 
 import graphmatern as gm
 import report_pages as pages
+from graphmatern.cli._app import app
 from graphmatern.errors import EdgeWarning, TableError
 from graphmatern.metrics import calibration_curve
 from graphmatern.plotting import carriageway_shifts, find_layout, map_scale
@@ -225,3 +228,34 @@ def test_a_page_is_refused_early(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         model.report(tmp_path / "nowhere" / "page.html")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_line_writes_pages(tmp_path: Path) -> None:
+    model, areas = pages.counts()
+    model.save(tmp_path / "model.gm")
+    features = [
+        {"type": "Feature", "properties": {"code": k, "district": name}, "geometry": area}
+        for k, (name, area) in enumerate(areas.items())
+    ]
+    (tmp_path / "areas.json").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    run = CliRunner()
+    command = ["report", str(tmp_path / "model.gm"), "--out", str(tmp_path / "page.html"), "--title", "Risk"]
+    result = run.invoke(app, [*command, "--areas", str(tmp_path / "areas.json"), "--level", "0.8"])
+    assert result.exit_code == 0, result.output
+    words, arrays = content_of(tmp_path / "page.html")
+    assert (words["title"], words["level"]) == ("Risk", 0.8)
+    assert len(arrays["ringStart"]) == 11  # nine squares and a hole
+    refused = run.invoke(app, [*command, "--areas", str(tmp_path / "areas.json"), "--area-name", "nonsense"])
+    assert (refused.exit_code, "--area-name" in refused.output) == (3, True)
+    assert run.invoke(app, ["report", str(tmp_path / "model.gm"), "--out", "page.pdf"]).exit_code == 2
+
+
+def test_a_fit_writes_a_page(tmp_path: Path) -> None:
+    (tmp_path / "roads.csv").write_text("from,to,metres\na,b,100\nb,c,300\nc,d,200\n")
+    (tmp_path / "speeds.csv").write_text("place,speed\na,52.0\nb,47.5\nd,31.0\n")
+    files = [str(tmp_path / name) for name in ("roads.csv", "speeds.csv")]
+    options = ["--nu", "1", "--no-integrate", "--unit", "mph", "--report", str(tmp_path / "page.html")]
+    result = CliRunner().invoke(app, ["fit", *files, *options])
+    assert result.exit_code == 0, result.output
+    assert "open it in a browser" in result.output
+    assert content_of(tmp_path / "page.html")[0]["unit"] == "mph"

@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from graphmatern.cli._console import EXIT_CODES, Console, check_folder, reported
-from graphmatern.cli._help import FIT, INFO, PREDICT
+from graphmatern.cli._help import FIT, INFO, PREDICT, REPORT
 from graphmatern.cli._options import (
+    AreaName,
+    Areas,
     Covariates,
     Debug,
     Distance,
@@ -23,6 +25,7 @@ from graphmatern.cli._options import (
     Json,
     LargestComponent,
     Length,
+    LengthUnit,
     Level,
     ModelOptions,
     Nodes,
@@ -35,6 +38,8 @@ from graphmatern.cli._options import (
     Source,
     Target,
     Threads,
+    Title,
+    Unit,
     Weight,
     underscored,
 )
@@ -174,6 +179,12 @@ def fit(
         typer.Option(help="Write predictions at every node as well: .csv, .tsv, .parquet or .geojson.", metavar="FILE"),
     ] = None,
     plot: Plot = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write an interactive page as well: .html.", metavar="FILE")
+    ] = None,
+    unit: Unit = "",
+    length_unit: LengthUnit = None,
+    title: Title = None,
     source: Source = None,
     target: Target = None,
     weight: Weight = None,
@@ -235,9 +246,12 @@ def fit(
 ) -> None:
     """Learn a model; see `FIT`."""
     del debug
-    if out is None and predict is None and plot is None and holdout == 0.0:
-        raise typer.BadParameter("say what to write: --out model.gm, --predict predictions.csv or --plot map.png")
+    if out is None and predict is None and plot is None and report is None and holdout == 0.0:
+        raise typer.BadParameter(
+            "say what to write: --out model.gm, --predict predictions.csv, --plot map.png or --report page.html"
+        )
     from graphmatern.cli._fit import run_fit
+    from graphmatern.cli._report import PageOptions
     from graphmatern.io import ValueColumns
 
     run_fit(
@@ -266,6 +280,8 @@ def fit(
         out=out,
         predict=predict,
         plot=plot,
+        page=None if report is None else PageOptions(report, title, unit, length_unit, level),
+        unit=unit,
         level=level,
         holdout=holdout,
         ignore_unknown=ignore_unknown,
@@ -294,6 +310,30 @@ def predict(
     from graphmatern.cli._predict import run_predict
 
     run_predict(model, out, plot, level, n_threads, Console(quiet=quiet, as_json=as_json))
+
+
+@app.command(help=REPORT)
+@reported
+def report(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that `graphmatern fit` wrote.")],
+    out: Annotated[Path, typer.Option(help="The page to write: .html.", metavar="FILE")] = Path("report.html"),
+    title: Title = None,
+    unit: Unit = "",
+    length_unit: LengthUnit = None,
+    areas: Areas = None,
+    area_name: AreaName = None,
+    level: Level = 0.95,
+    n_threads: Threads = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Write an interactive page; see `REPORT`."""
+    del debug
+    from graphmatern.cli._report import PageOptions, run_report
+
+    page = PageOptions(out, title, unit, length_unit, level, areas, area_name)
+    run_report(model, page, n_threads, Console(quiet=quiet, as_json=as_json))
 
 
 def main() -> None:

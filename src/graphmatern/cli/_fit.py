@@ -11,6 +11,7 @@ from graphmatern._validation import FaultList, abbreviate, check_choice
 from graphmatern.cli._console import writing
 from graphmatern.cli._predict import check_wishes, is_classifier, write_outputs
 from graphmatern.cli._reading import limited_threads, load_graph
+from graphmatern.cli._report import check_page, write_report
 from graphmatern.errors import InputError, TableError
 from graphmatern.io import check_output, read_values
 from graphmatern.tables import read_numbers, wanted_column
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from graphmatern.cli._console import Console
     from graphmatern.cli._options import GraphOptions, ModelOptions
+    from graphmatern.cli._report import PageOptions
     from graphmatern.io import GraphReading, ValueColumns, ValueReading
     from graphmatern.kernels import Kernel
 
@@ -40,12 +42,16 @@ def run_fit(
     out: Path | None,
     predict: Path | None,
     plot: Path | None,
+    page: PageOptions | None,
+    unit: str,
     level: float,
     holdout: float,
     ignore_unknown: bool,
 ) -> None:
     """Learn from a graph and values, and write what was asked for; see the command's help for the options."""
     check_wishes(out, predict, plot, level)
+    if page is not None:
+        check_page(page)
     _check(model, holdout)
     with console.listening(), console.steps(4) as begin, limited_threads(model.n_threads):
         begin("reading the graph")
@@ -70,7 +76,9 @@ def run_fit(
                 estimator.save(out)
             console.say(f"{out}: the model")
             console.result["model"] = str(out)
-        write_outputs(estimator, predict, plot, level, console, data.name)
+        write_outputs(estimator, predict, plot, level, console, unit or data.name)
+        if page is not None:
+            write_report(estimator, page, console)
     console.result |= _result(estimator, data, len(kept))
     console.finish()
 

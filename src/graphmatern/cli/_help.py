@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EXAMPLES", "FIT", "INFO", "PREDICT"]
+__all__ = ["EXAMPLES", "FIT", "INFO", "PREDICT", "REPORT"]
 
 _ROADS = r"printf 'from,to,metres\na,b,100\nb,c,300\nc,d,200\n' > roads.csv"
 _SPEEDS = r"printf 'place,speed\na,52.0\nb,47.5\nd,31.0\n' > speeds.csv"
@@ -20,6 +20,12 @@ EXAMPLES = {
         _SPEEDS,
         "graphmatern fit roads.csv speeds.csv --out model.gm",
         "graphmatern predict model.gm --out predictions.csv",
+    ],
+    "report": [
+        _ROADS,
+        _SPEEDS,
+        "graphmatern fit roads.csv speeds.csv --out model.gm",
+        "graphmatern report model.gm --out page.html --unit mph",
     ],
 }
 
@@ -46,4 +52,10 @@ PREDICT = _with_example(
     "Columns: mean, std, an interval of the process, one of a new observation, whether data reach the node (informed), "
     "and whether it has a value of its own (observed); of a classifier, the class and the probability of each.",
     "predict",
+)
+REPORT = _with_example(
+    "Write an interactive page about a model: one HTML file that opens anywhere.\n\n"
+    "It has a map to look around in, a table of all nodes, what was fitted in plain words, and how far to trust it. "
+    "It needs no server and fetches nothing.",
+    "report",
 )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphmatern._validation import FaultList, abbreviate
 from graphmatern.errors import TableError
-from graphmatern.tables import required_library
+from graphmatern.tables import existing_file, required_library
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Rings = list[Floats]
 
-__all__ = ["centres_of", "read_areas"]
+__all__ = ["centres_of", "read_area_file", "read_areas"]
 
 
 def read_areas(graph: Graph, areas: Any) -> list[Rings]:
@@ -62,6 +66,36 @@ def read_areas(graph: Graph, areas: Any) -> list[Rings]:
         faults.add("areas", "must have at least one polygon", "none", "Set the index to the node names.")
     faults.raise_if_any()
     return found
+
+
+def read_area_file(path: str | Path, graph: Graph, name: str | None = None) -> dict[Any, Any]:
+    """Areas of a GeoJSON file by node name, for `read_areas`; areas that are no nodes are left out.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    graph : Graph
+        The graph, whose nodes are named as the areas are.
+    name : str, optional
+        Property with the name; by default the one in which most nodes are found.
+    """
+    faults = FaultList("no areas were read", TableError)
+    try:
+        content = json.loads(existing_file(path, "GeoJSON").read_text(encoding="utf-8-sig"))
+        features = [one for one in content["features"] if one.get("geometry")]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        remedy = "Export the areas as a FeatureCollection."
+        raise faults.raise_now("areas", "must be GeoJSON with features", str(error)[:120], remedy) from None
+    nodes = {str(node): node for node in graph.nodes}
+    rows = [{**(one.get("properties") or {}), **({"id": one["id"]} if "id" in one else {})} for one in features]
+    counts = Counter(key for row in rows for key, value in row.items() if str(value) in nodes)
+    chosen = name if name is not None else max(counts, key=lambda key: counts[key], default=None)
+    if chosen is None or not counts[chosen]:
+        received = f"properties {abbreviate(sorted({str(key) for row in rows for key in row}))}"
+        raise faults.raise_now("areas", "must have a property with node names", received, "Say which: --area-name.")
+    pairs = zip(rows, features, strict=True)
+    return {nodes[str(row[chosen])]: one["geometry"] for row, one in pairs if str(row.get(chosen)) in nodes}
 
 
 def _rings(shape: Any) -> Rings:
