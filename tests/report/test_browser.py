@@ -87,7 +87,7 @@ def test_the_map_shows_the_means(town: Path, visit: Visit) -> None:
     page.uncheck("#rings")
     state(page, "page.map.zoom(1.5)")
     pixels, table = picture(page), model.predict_table()
-    limits = tuple(np.quantile(table["mean"], [0.01, 0.99]))
+    limits = model._limits()
     shown = clear_nodes(page, model)
     assert len(shown) > 5
     for node in shown:
@@ -240,7 +240,7 @@ def test_areas_are_filled_and_chosen(tmp_path: Path, visit: Visit) -> None:
     model.report(tmp_path / "page.html", areas=areas)
     page = visit(tmp_path / "page.html")
     pixels, mean = picture(page), model.predict_table()["mean"]
-    limits = tuple(np.quantile(mean, [0.01, 0.99]))
+    limits = model._limits()
     scale = state(page, "page.map.view.scale")
     for node, name in enumerate(model.graph.nodes):
         x, y = place_of(page, node)

@@ -27,6 +27,7 @@ from graphmatern.cli._options import (
     Length,
     LengthUnit,
     Level,
+    Lines,
     ModelOptions,
     Nodes,
     Parallel,
@@ -35,6 +36,7 @@ from graphmatern.cli._options import (
     Road,
     Seed,
     Sensors,
+    SnapLimit,
     Source,
     Target,
     Threads,
@@ -176,8 +178,11 @@ def fit(
     out: Annotated[Path | None, typer.Option(help="Model file to write, by custom ending in .gm.")] = None,
     predict: Annotated[
         Path | None,
-        typer.Option(help="Write predictions at every node as well: .csv, .tsv, .parquet or .geojson.", metavar="FILE"),
+        typer.Option(
+            help="Write predictions at every node as well: .csv, .tsv, .parquet, .geojson or .gpkg.", metavar="FILE"
+        ),
     ] = None,
+    lines: Lines = False,
     plot: Plot = None,
     report: Annotated[
         Path | None, typer.Option(help="Write an interactive page as well: .html.", metavar="FILE")
@@ -203,6 +208,7 @@ def fit(
     road: Road = None,
     distance: Distance = None,
     fraction: Fraction = None,
+    snap_limit: SnapLimit = None,
     ignore_unknown: Annotated[
         bool, typer.Option("--ignore-unknown", help="Leave out rows that name no node of the graph.")
     ] = False,
@@ -259,7 +265,7 @@ def fit(
             graph, source, target, weight, length, edge_id, geometry, nodes, parallel, largest_component, sensors
         ),
         values,
-        ValueColumns(node, value, noise_std, road, distance, fraction),
+        ValueColumns(node, value, noise_std, road, distance, fraction, snap_limit),
         ModelOptions(
             task,
             kernel,
@@ -282,6 +288,7 @@ def fit(
         plot=plot,
         page=None if report is None else PageOptions(report, title, unit, length_unit, level),
         unit=unit,
+        lines=lines,
         level=level,
         holdout=holdout,
         ignore_unknown=ignore_unknown,
@@ -294,8 +301,9 @@ def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that `graphmatern fit` wrote.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="Predictions at every node: .csv, .tsv, .parquet or .geojson.", metavar="FILE"),
+        typer.Option(help="Predictions at every node: .csv, .tsv, .parquet, .geojson or .gpkg.", metavar="FILE"),
     ] = None,
+    lines: Lines = False,
     plot: Plot = None,
     level: Level = 0.95,
     n_threads: Threads = None,
@@ -309,7 +317,7 @@ def predict(
         raise typer.BadParameter("say what to write: --out predictions.csv or --plot map.png")
     from graphmatern.cli._predict import run_predict
 
-    run_predict(model, out, plot, level, n_threads, Console(quiet=quiet, as_json=as_json))
+    run_predict(model, out, plot, level, lines, n_threads, Console(quiet=quiet, as_json=as_json))
 
 
 @app.command(help=REPORT)

@@ -15,7 +15,7 @@ from graphmatern.estimators._field_data import read_field
 from graphmatern.estimators._report import field_content
 from graphmatern.inference.field import median_gap
 from graphmatern.metrics import half_width, regression_report
-from graphmatern.plotting import plot_prediction, plot_series
+from graphmatern.plotting import colour_limits, plot_prediction, plot_series
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -341,6 +341,10 @@ class FieldResults(GraphEstimator):
         mean, std = self.predict(names, stamps, return_std=True, observation=True)
         return regression_report(held_back.y[rows, columns], mean, std)
 
+    def _limits(self) -> tuple[float, float]:
+        """Values at the ends of the colour bars of all pictures of this field: those of the observations."""
+        return colour_limits(self._data.y)
+
     def plot_map(
         self, time: Any, axes: Sequence[Axes] | None = None, *, label: str = "", **options: Any
     ) -> NDArray[Any]:
@@ -355,7 +359,7 @@ class FieldResults(GraphEstimator):
         label : str
             What is predicted, with its unit.
         **options
-            As `plotting.plot_prediction` takes them, such as ``cmap`` and ``limits``.
+            As `plotting.plot_prediction` takes them, such as ``unit``, ``title``, ``cmap`` and ``limits``.
 
         Returns
         -------
@@ -365,7 +369,8 @@ class FieldResults(GraphEstimator):
         mean, std = self.predict_grid(times=[time], return_std=True)
         row = self.times_.get_indexer(mean.index)[0]
         marked = self.nodes_[~np.isnan(self._data.y[row])] if row >= 0 else None
-        return plot_prediction(self.graph, mean.iloc[0], std.iloc[0], axes, label=label, marked=marked, **options)
+        options = {"limits": self._limits(), "title": str(mean.index[0]), "marked": marked, **options}
+        return plot_prediction(self.graph, mean.iloc[0], std.iloc[0], axes, label=label, **options)
 
     def plot_node(
         self, node: Any, times: Any = None, ax: Axes | None = None, *, level: float = 0.95, label: str = ""

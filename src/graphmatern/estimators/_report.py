@@ -165,11 +165,9 @@ def _fitted_facts(model: Any, data: str, common: dict[str, Any], noise: str) -> 
 
 
 # ---------------------------------------------------------------------- numbers
-def _number_layers(arrays: dict[str, Any], unit: str, informed: NDArray[np.bool_], observed: str) -> list[Layer]:
-    """Layers of a prediction of numbers, at one time or at several."""
-    mean, std = arrays["mean"], arrays["std"]
-    shown = mean[..., informed] if informed.any() else mean
-    limits = colour_limits(shown)
+def _number_layers(model: Any, arrays: dict[str, Any], unit: str, observed: str) -> list[Layer]:
+    """Layers of a prediction of numbers, at one time or at several; the colours are those of the model's pictures."""
+    std, informed, limits = arrays["std"], model.informed_, model._limits()
     unsure = colour_limits(std[..., informed] if informed.any() else std, 0.0, 0.98)
     layers = [
         Layer(
@@ -312,7 +310,7 @@ def regression_content(model: Any, *, title: str | None, level: float, options: 
         kind="numbers",
         title=title or f"Predictions at {counted(graph.n_nodes, 'node')}",
         subtitle=f"From {words[0].lower()}{words[1:]}",
-        layers=_number_layers(arrays, unit, model.informed_, what),
+        layers=_number_layers(model, arrays, unit, what),
         arrays=arrays,
         level=level,
         scores=scores,
@@ -479,7 +477,7 @@ def field_content(model: Any, *, title: str | None, level: float, options: dict[
         kind="numbers",
         title=title or f"A field over {len(model.times_):,} times at {graph.n_nodes:,} nodes",
         subtitle=f"From {words}",
-        layers=_number_layers(arrays, unit, model.informed_, "observed"),
+        layers=_number_layers(model, arrays, unit, "observed"),
         arrays=arrays,
         level=level,
         times=([float(one) for one in numbers], [_stamp(one) for one in times]),

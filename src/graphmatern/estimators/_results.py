@@ -17,7 +17,7 @@ from graphmatern.estimators._data import aligned, read_observations
 from graphmatern.estimators._report import regression_content
 from graphmatern.likelihoods import Counts, Numeric
 from graphmatern.metrics import crps_from_draws, half_width, r2, regression_report
-from graphmatern.plotting import plot_prediction
+from graphmatern.plotting import colour_limits, plot_prediction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -403,6 +403,11 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         faults.raise_if_any()
         return numbers
 
+    def _limits(self) -> tuple[float, float]:
+        """Values at the ends of the colour bars of all pictures of this model: those of the observations."""
+        y, exposure = self._data.y[:, 0], self._data.exposure
+        return colour_limits(y if exposure is None else y / exposure)
+
     def plot(self, axes: Sequence[Axes] | None = None, *, label: str = "", **options: Any) -> NDArray[Any]:
         """Draw the predictions (of the first replicate) and, beside them, how sure they are.
 
@@ -413,7 +418,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         label : str
             What is predicted, with its unit.
         **options
-            As `plotting.plot_prediction` takes them, such as ``cmap`` and ``limits``.
+            As `plotting.plot_prediction` takes them, such as ``unit``, ``title``, ``cmap`` and ``limits``.
 
         Returns
         -------
@@ -423,8 +428,8 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         self._require_fit()
         table = self.predict_table()
         observed = np.unique(self._data.nodes[~np.isnan(self._data.y[:, 0])])
-        marked = self.graph.nodes[observed]
-        return plot_prediction(self.graph, table["mean"], table["std"], axes, label=label, marked=marked, **options)
+        options = {"limits": self._limits(), "marked": self.graph.nodes[observed], **options}
+        return plot_prediction(self.graph, table["mean"], table["std"], axes, label=label, **options)
 
     def _content(self, *, title: str | None, level: float, options: dict[str, Any]) -> Content:
         return regression_content(self, title=title, level=level, options=options)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Layout", "find_layout", "map_scale"]
+__all__ = ["DEGREE", "Layout", "find_layout", "map_scale"]
+
+DEGREE = 111_195.0  # metres of a degree of latitude
 
 _SMALL = 150  # nodes of a component up to which all its distances are kept, by springs (Kamada and Kawai)
 _PIVOTS = 60  # nodes from which distances are measured in larger ones
