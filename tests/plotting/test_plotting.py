@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PathCollection
 from scipy.stats import norm
 
 import graphmatern as gm
@@ -291,7 +291,9 @@ def test_rings_shrink_with_their_number_and_uncertain_places_fade() -> None:
     sizes = []
     for count in (5, 100, 300):
         ax = plotting.plot_field(graph, graph.degrees, marked=graph.nodes[:count])
-        sizes.append(float(ax.collections[2].get_sizes()[0]))
+        rings = ax.collections[2]
+        assert isinstance(rings, PathCollection)
+        sizes.append(float(rings.get_sizes()[0]))
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < 0.5 * sizes[0]
     for name, fades_to in zip(plotting.UNSURE, (1.0, 0.0), strict=True):
@@ -317,5 +319,5 @@ def test_carriageways_are_drawn_apart() -> None:
     assert isinstance(lines, LineCollection)
     offsets = np.asarray(lines.get_offsets())
     assert offsets[0, 1] < 0 < offsets[1, 1]
-    assert np.ptp(offsets[:, 1]) * 72.0 > float(np.asarray(lines.get_linewidths())[0])
+    assert np.ptp(offsets[:, 1]) * 72.0 > float(np.ravel(lines.get_linewidth())[0])
     assert ax.get_xlim()[0] <= 0 <= 100 <= ax.get_xlim()[1]

@@ -28,12 +28,12 @@ def inserted(graph: Any, report: pd.DataFrame) -> tuple[Any, list[Any]]:
     row = pd.Index(rows.identifiers).get_indexer(pd.Index(report["edge"]))
     share = report["fraction"].to_numpy()
     ends = np.where(share < _AT_END, rows.source[row], np.where(share > 1.0 - _AT_END, rows.target[row], -1))
-    nodes: list[Any] = [graph.nodes[end] if end >= 0 else None for end in ends]
+    nodes: list[Any] = [graph.nodes[int(end)] if end >= 0 else None for end in ends]
     new: dict[tuple[int, float], Any] = {}
     for k in np.flatnonzero(ends < 0):
         spot = (int(row[k]), round(float(share[k]), 12))
         if spot not in new:
-            name = report.index[k]
+            name = report.index[int(k)]
             taken = name in graph or name in new.values()
             new[spot] = f"{name} at {len(new)}" if taken else name
         nodes[k] = new[spot]

@@ -269,7 +269,7 @@ def _from_lines(
     faults.raise_if_any()
     options = _edge_options(table, roles, faults)
     faults.raise_if_any()
-    notes = []
+    notes: list[str] = []
     if roles.source is None or roles.target is None:
         lines = _joined(lines, options, notes)
     first, second, places = end_names_and_places(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +146,9 @@ def _write_layers(
             if plain[column].dtype == object:
                 plain[column] = plain[column].map(str)
         frame = geopandas.GeoDataFrame(plain, geometry=[shapes(one) for one in geometry], crs=system)
-        frame.to_file(path, layer=layer, driver="GPKG", engine="pyogrio")
+        with warnings.catch_warnings():  # a map in a plane of its own has no coordinate system to be told
+            warnings.filterwarnings("ignore", "'crs' was not provided", UserWarning)
+            frame.to_file(path, layer=layer, driver="GPKG", engine="pyogrio")
 
 
 def _write_features(table: pd.DataFrame, shapes: list[dict[str, Any]], file: Any) -> None:
