@@ -66,7 +66,7 @@ minimum:  ## the tests with the oldest supported dependencies, in their own envi
 	  touch .venv-minimum/.ready; }
 	.venv-minimum/bin/pytest -n $(JOBS) -q
 
-evidence: $(VENV)/.ready  ## slow proofs; figures in evidence/*.md
+evidence: $(VENV)/.ready browser  ## slow proofs; figures in evidence/*.md
 	set -e; for proof in evidence/*.py; do echo "$$proof"; $(BIN)/python $$proof; done
 	$(BIN)/python benchmarks/run.py --section shapes growth --without-peers --out evidence/sparse
 
