@@ -77,7 +77,7 @@ const size = { width: 900, height: 590 };
 const map = new deck.Deck({ parent: document.body, ...size, views, layers, initialViewState: at(0), onAfterRender });
 window.pan = async () => {
   const [start, before] = [performance.now(), drawn];
-  for (let k = 0; performance.now() - start < 4000; k++) {
+  for (let k = 0; drawn < before + 3 || performance.now() - start < 4000; k++) {
     map.setProps({ initialViewState: at((k % 40) / 1000) });
     await new Promise(requestAnimationFrame);
   }
@@ -140,7 +140,7 @@ def measure_deck(browser: Any, graph: gm.Graph, path: Path) -> str:
         f'<script type="text/plain" id="{name}">{base64.b64encode(values.astype("<f4").tobytes()).decode()}</script>'
         for name, values in arrays.items()
     )
-    path.write_text(f"<!doctype html><meta charset=utf-8>{blocks}<script>{script}</script><script>{_DECK}</script>")
+    path.write_text(f"<!doctype html><meta charset=utf-8><body>{blocks}<script>{script}</script><script>{_DECK}</script>")
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.goto(path.as_uri())
     page.wait_for_function("window.first", timeout=120_000)
