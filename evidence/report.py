@@ -140,7 +140,9 @@ def measure_deck(browser: Any, graph: gm.Graph, path: Path) -> str:
         f'<script type="text/plain" id="{name}">{base64.b64encode(values.astype("<f4").tobytes()).decode()}</script>'
         for name, values in arrays.items()
     )
-    path.write_text(f"<!doctype html><meta charset=utf-8><body>{blocks}<script>{script}</script><script>{_DECK}</script>")
+    path.write_text(
+        f"<!doctype html><meta charset=utf-8><body>{blocks}<script>{script}</script><script>{_DECK}</script>"
+    )
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.goto(path.as_uri())
     page.wait_for_function("window.first", timeout=120_000)

@@ -71,6 +71,7 @@ class Page {
     this.layer = layer;
     get("layer").value = layer.key;
     get("threshold").hidden = layer.key !== "exceedance";
+    get("rings-control").hidden = Boolean(this.map.rings) || ["observed", "residual"].includes(layer.key);
     get("fade-control").hidden = !this.page.arrays.std || layer.key !== "mean";
     get("about-layer").textContent = layer.about;
     this.read();
@@ -119,9 +120,10 @@ class Page {
         edges[e] = bin(0.5 * (values[s] + values[t]), step ? Math.round(0.5 * (step[s] + step[t])) : 0);
       }
     }
+    const sparse = ["observed", "residual"].includes(layer.key); // all that has a colour was observed
     map.marked = this.observedNodes();
-    map.showMarked = get("rings").checked;
-    map.setPaint({ nodes, edges, styles, sparse: ["observed", "residual"].includes(layer.key) });
+    map.showMarked = get("rings").checked && !sparse;
+    map.setPaint({ nodes, edges, styles, sparse });
     showLegend(get("legend"), {
       title: this.title(),
       layer,
@@ -302,8 +304,7 @@ class Page {
     get("zoom-in").addEventListener("click", () => this.map.zoom(1.6));
     get("zoom-out").addEventListener("click", () => this.map.zoom(1 / 1.6));
     get("zoom-fit").addEventListener("click", () => this.map.fit());
-    get("rings-control").hidden = Boolean(this.map.rings);
-    makeFinder(get("search"), get("found"), page.names, (i) => this.choose(i, true));
+        makeFinder(get("search"), get("found"), page.names, (i) => this.choose(i, true));
     followHand(get("map"), this.map, { hover: (...where) => this.hover(...where), choose: (i) => this.choose(i) });
     get("filter").addEventListener("input", (event) => this.table.search(event.target.value.trim()));
     get("download").addEventListener("click", () => download(asCsv(this.fileColumns(), this.table.order), page.file, "text/csv"));

@@ -419,9 +419,8 @@ export class MapView {
     if (this.rings) return; // an area is coloured as a whole
     const area = Math.max((extent.right - extent.left) * (extent.high - extent.low), this.spacing ** 2);
     const apart = Math.sqrt(area / marked.length) * zoom; // pixels between rings
-    const most = this.paint.sparse ? Math.max(sizes.node, this.sparseSize) + 1 : Math.min(0.09 * apart, sizes.node + 2.6, 8);
-    const r = Math.max(1.2, most) * ratio;
-    context.lineWidth = Math.max(0.7, Math.min(1.5, 0.3 * r)) * (ratio > 1 ? 1.3 : 1);
+    const r = Math.max(1.2, Math.min(0.09 * apart, sizes.node + 2.6, 8)) * ratio;
+    context.lineWidth = Math.max(0.7, Math.min(1.5, 0.24 * r)) * (ratio > 1 ? 1.2 : 1);
     context.strokeStyle = themeColour("--ring");
     context.beginPath();
     let count = 0;
