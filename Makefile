@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: help demo test lint format unit minimum evidence bench docs clean
+.PHONY: help demo test lint format browser unit minimum evidence bench docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -47,7 +47,15 @@ format: $(VENV)/.ready  ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-unit: $(VENV)/.ready
+# Pages are tested in a browser. Where there is none and none can be installed, those tests are skipped, and say so.
+browser:
+	@command -v chromium >/dev/null || { \
+	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	  { apt-get install -y -qq --no-install-recommends chromium || \
+	    { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }; } >/dev/null 2>&1; } || \
+	  echo "there is no chromium: the pages will not be tested in a browser"
+
+unit: $(VENV)/.ready browser
 	$(BIN)/pytest -n $(JOBS) -q
 
 minimum: PIP_CONSTRAINT := $(abspath tests/minimum-constraints.txt)
@@ -58,7 +66,7 @@ minimum:  ## the tests with the oldest supported dependencies, in their own envi
 	  touch .venv-minimum/.ready; }
 	.venv-minimum/bin/pytest -n $(JOBS) -q
 
-evidence: $(VENV)/.ready  ## slow proofs; figures in evidence/*.md
+evidence: $(VENV)/.ready browser  ## slow proofs; figures in evidence/*.md
 	set -e; for proof in evidence/[a-z]*.py; do echo "$$proof"; $(BIN)/python $$proof; done
 	$(BIN)/python benchmarks/run.py --section shapes growth --without-peers --out evidence/sparse
 

@@ -28,6 +28,7 @@ LAYERS = [
     {"inference"},
     {"plotting"},
     {"design"},
+    {"report"},
     {"estimators"},
     {"interop", "reproduce"},
     {"cli"},

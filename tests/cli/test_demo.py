@@ -29,7 +29,7 @@ def test_demo_draws_and_the_graph_wins(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "pictures")])
     assert result.exit_code == 0, result.output
     pictures = sorted(path.name for path in (tmp_path / "pictures").iterdir())
-    assert pictures == ["city.png", "digits.png", "kernels.png", "prediction.png"]
+    assert pictures == ["city.html", "city.png", "digits.png", "kernels.png", "prediction.png"]
     assert "junctions predicted from 300" in result.output
     assert score(result.output, "graph GP (GraphGPRegressor)") < 0.85 * score(
         result.output, "GP on the map (scikit-learn)"
@@ -37,7 +37,8 @@ def test_demo_draws_and_the_graph_wins(tmp_path: Path) -> None:
     best = score(result.output, "graph GP (GraphGPClassifier)")
     assert best > score(result.output, "label spreading") + 1.0
     assert best > score(result.output, "k nearest neighbours") + 1.0
-    assert "Try next" in result.output.splitlines()[-1]
+    assert "Try next" in result.output.splitlines()[-2]
+    assert str(tmp_path / "pictures" / "city.html") in result.output.splitlines()[-1]
     plt.close("all")
 
 

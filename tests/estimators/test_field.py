@@ -183,7 +183,10 @@ def test_pictures() -> None:
     table = with_holes(wave_table(10), 0.2)
     model = gm.GraphFieldRegressor(CITY, KERNEL, time_unit="h", optimizer=None).fit(table)
     left, right = model.plot_map(table.index[3], label="speed")
-    assert (left.get_title(), right.get_title()) == ("mean", "standard deviation")
+    assert (left.get_title(), right.get_title()) == (
+        "2024-03-01 03:00:00: predicted mean",
+        "standard deviation (pale: uncertain)",
+    )
     axes = model.plot_node(CITY.nodes[4], label="speed")
     assert np.size(axes.lines[1].get_xdata()) == table[CITY.nodes[4]].notna().sum()
     axes.figure.canvas.draw()

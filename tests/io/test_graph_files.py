@@ -253,7 +253,7 @@ def test_numbers_name_nodes_however_they_are_written(tmp_path: Path) -> None:
         ("place,speed\na,1\n", {"distance": "speed"}, "--road with --distance"),
     ],
 )
-def test_wrong_values_are_refused(tmp_path: Path, text: str, options: dict[str, str], words: str) -> None:
+def test_wrong_values_are_refused(tmp_path: Path, text: str, options: dict[str, Any], words: str) -> None:
     path = write(tmp_path / "values.csv", text)
     with pytest.raises((TableError, UnknownNodeError), match=words):
         read_values(path, GRAPH, ValueColumns(**options))

@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PathCollection
 from scipy.stats import norm
 
 import graphmatern as gm
@@ -199,7 +199,7 @@ def test_colour_maps_and_a_single_axes() -> None:
     model = gm.GraphGPRegressor(city, kernel, optimizer=None).fit(names, np.linspace(0.0, 1.0, 20))
     left, right = model.plot(cmap="coolwarm", limits=(0.2, 0.7))
     np.testing.assert_array_equal(colours_of(left), plt.get_cmap("coolwarm")([0.0, 1.0]))
-    np.testing.assert_array_equal(colours_of(right), plt.get_cmap("plasma")([0.0, 1.0]))
+    np.testing.assert_array_equal(colours_of(right), plotting.find_colours(plotting.UNSURE[0])([0.0, 1.0]))
     assert left.collections[1].get_clim() == (0.2, 0.7)
     figure, ax = plt.subplots()
     (drawn,) = model.plot(ax=ax, cmap=plt.get_cmap("magma"))
@@ -286,3 +286,59 @@ def test_chosen_nodes_are_numbered_and_the_curve_begins_before_them() -> None:
     np.testing.assert_array_equal(curve(plotting.plot_placement(path, labels)[1], 0), [[1, 2], [0.7, 0.5]])
     with pytest.raises(TableError, match="columns node and order"):
         plotting.plot_placement(path, table[["gain"]])
+
+
+def test_maps_say_what_they_show() -> None:
+    """Titles, units, the number of rings, scale, and that places are made up."""
+    graph = gm.Graph.from_edges([("a", "b"), ("b", "c")], positions=[[8.5, 47.0], [8.6, 47.0], [8.6, 47.1]])
+    left, right = plotting.plot_prediction(
+        graph, [1.0, 2.0, 3.0], [0.1, 0.2, 0.3], unit="mph", title="Speeds at noon", marked=["a", "c"]
+    )
+    assert left.get_title() == "Speeds at noon: predicted mean"
+    labels = [one.get_ylabel() for one in left.figure.axes if one not in (left, right)]
+    assert labels == ["mph", "± mph"]
+    assert [text.get_text() for text in left.get_legend().get_texts()] == ["observed (2)"]
+    # The bar is as long as it says, on the ground.
+    (bar,) = left.lines
+    degrees = float(np.ptp(np.asarray(bar.get_xdata(), dtype=np.float64)))
+    said = float(next(text.get_text().split()[0] for text in left.texts if "km" in text.get_text()))
+    np.testing.assert_allclose(degrees * 111.195 * np.cos(np.radians(47.0333)), said, rtol=1e-3)
+    invented = plotting.plot_field(gm.Graph.from_edges([("a", "b")]), [1.0, 2.0])
+    assert any("no positions" in text.get_text() for text in invented.texts)
+
+
+def test_rings_shrink_with_their_number_and_uncertain_places_fade() -> None:
+    graph = gm.make_roads(400, seed=0)
+    sizes = []
+    for count in (5, 100, 300):
+        ax = plotting.plot_field(graph, graph.degrees, marked=graph.nodes[:count])
+        rings = ax.collections[2]
+        assert isinstance(rings, PathCollection)
+        sizes.append(float(rings.get_sizes()[0]))
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] < 0.5 * sizes[0]
+    for name, fades_to in zip(plotting.UNSURE, (1.0, 0.0), strict=True):
+        light = plotting.find_colours(name)(np.linspace(0.0, 1.0, 20))[:, :3] @ [0.299, 0.587, 0.114]
+        assert (np.diff(np.abs(light - fades_to)) < 0).all()
+
+
+def test_pictures_of_one_model_share_their_limits() -> None:
+    graph = gm.make_roads(60, seed=0)
+    times = [0.0, 1.0, 2.0]
+    table = pd.DataFrame(np.outer([1.0, 3.0, 2.0], np.arange(10.0)), index=times, columns=graph.nodes[:10])
+    model = gm.GraphFieldRegressor(graph, gm.Matern(1.5, 2.0), optimizer=None).fit(table)
+    limits = {model.plot_map(time)[0].collections[1].get_clim() for time in times}
+    assert len(limits) == 1
+    assert model.plot_map(1.0)[0].get_title() == "1.0: predicted mean"
+
+
+def test_carriageways_are_drawn_apart() -> None:
+    places = dict(zip("abcd", [[0, 0], [100, 0], [0, 0.2], [100, 0.2]], strict=True))
+    graph = gm.Graph.from_edges([("a", "b"), ("d", "c")], positions=places)
+    ax = plotting.plot_field(graph, np.arange(4.0))
+    lines = ax.collections[0]
+    assert isinstance(lines, LineCollection)
+    offsets = np.asarray(lines.get_offsets())
+    assert offsets[0, 1] < 0 < offsets[1, 1]
+    assert np.ptp(offsets[:, 1]) * 72.0 > float(np.ravel(lines.get_linewidth())[0])
+    assert ax.get_xlim()[0] <= 0 <= 100 <= ax.get_xlim()[1]

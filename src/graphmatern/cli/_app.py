@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from graphmatern.cli._console import EXIT_CODES, Console, check_folder, reported
-from graphmatern.cli._help import FIT, INFO, PLACE, PREDICT
+from graphmatern.cli._help import FIT, INFO, PLACE, PREDICT, REPORT
 from graphmatern.cli._options import (
+    AreaName,
+    Areas,
     Covariates,
     Debug,
     Distance,
@@ -23,7 +25,9 @@ from graphmatern.cli._options import (
     Json,
     LargestComponent,
     Length,
+    LengthUnit,
     Level,
+    Lines,
     ModelOptions,
     Nodes,
     Parallel,
@@ -32,9 +36,12 @@ from graphmatern.cli._options import (
     Road,
     Seed,
     Sensors,
+    SnapLimit,
     Source,
     Target,
     Threads,
+    Title,
+    Unit,
     Weight,
     underscored,
 )
@@ -171,9 +178,18 @@ def fit(
     out: Annotated[Path | None, typer.Option(help="Model file to write, by custom ending in .gm.")] = None,
     predict: Annotated[
         Path | None,
-        typer.Option(help="Write predictions at every node as well: .csv, .tsv, .parquet or .geojson.", metavar="FILE"),
+        typer.Option(
+            help="Write predictions at every node as well: .csv, .tsv, .parquet, .geojson or .gpkg.", metavar="FILE"
+        ),
     ] = None,
+    lines: Lines = False,
     plot: Plot = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write an interactive page as well: .html.", metavar="FILE")
+    ] = None,
+    unit: Unit = "",
+    length_unit: LengthUnit = None,
+    title: Title = None,
     source: Source = None,
     target: Target = None,
     weight: Weight = None,
@@ -192,6 +208,7 @@ def fit(
     road: Road = None,
     distance: Distance = None,
     fraction: Fraction = None,
+    snap_limit: SnapLimit = None,
     ignore_unknown: Annotated[
         bool, typer.Option("--ignore-unknown", help="Leave out rows that name no node of the graph.")
     ] = False,
@@ -235,9 +252,12 @@ def fit(
 ) -> None:
     """Learn a model; see `FIT`."""
     del debug
-    if out is None and predict is None and plot is None and holdout == 0.0:
-        raise typer.BadParameter("say what to write: --out model.gm, --predict predictions.csv or --plot map.png")
+    if out is None and predict is None and plot is None and report is None and holdout == 0.0:
+        raise typer.BadParameter(
+            "say what to write: --out model.gm, --predict predictions.csv, --plot map.png or --report page.html"
+        )
     from graphmatern.cli._fit import run_fit
+    from graphmatern.cli._report import PageOptions
     from graphmatern.io import ValueColumns
 
     run_fit(
@@ -245,7 +265,7 @@ def fit(
             graph, source, target, weight, length, edge_id, geometry, nodes, parallel, largest_component, sensors
         ),
         values,
-        ValueColumns(node, value, noise_std, road, distance, fraction),
+        ValueColumns(node, value, noise_std, road, distance, fraction, snap_limit),
         ModelOptions(
             task,
             kernel,
@@ -266,6 +286,9 @@ def fit(
         out=out,
         predict=predict,
         plot=plot,
+        page=None if report is None else PageOptions(report, title, unit, length_unit, level),
+        unit=unit,
+        lines=lines,
         level=level,
         holdout=holdout,
         ignore_unknown=ignore_unknown,
@@ -278,8 +301,9 @@ def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that `graphmatern fit` wrote.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="Predictions at every node: .csv, .tsv, .parquet or .geojson.", metavar="FILE"),
+        typer.Option(help="Predictions at every node: .csv, .tsv, .parquet, .geojson or .gpkg.", metavar="FILE"),
     ] = None,
+    lines: Lines = False,
     plot: Plot = None,
     level: Level = 0.95,
     n_threads: Threads = None,
@@ -293,7 +317,31 @@ def predict(
         raise typer.BadParameter("say what to write: --out predictions.csv or --plot map.png")
     from graphmatern.cli._predict import run_predict
 
-    run_predict(model, out, plot, level, n_threads, Console(quiet=quiet, as_json=as_json))
+    run_predict(model, out, plot, level, lines, n_threads, Console(quiet=quiet, as_json=as_json))
+
+
+@app.command(help=REPORT)
+@reported
+def report(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that `graphmatern fit` wrote.")],
+    out: Annotated[Path, typer.Option(help="The page to write: .html.", metavar="FILE")] = Path("report.html"),
+    title: Title = None,
+    unit: Unit = "",
+    length_unit: LengthUnit = None,
+    areas: Areas = None,
+    area_name: AreaName = None,
+    level: Level = 0.95,
+    n_threads: Threads = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Write an interactive page; see `REPORT`."""
+    del debug
+    from graphmatern.cli._report import PageOptions, run_report
+
+    page = PageOptions(out, title, unit, length_unit, level, areas, area_name)
+    run_report(model, page, n_threads, Console(quiet=quiet, as_json=as_json))
 
 
 @app.command(help=PLACE)

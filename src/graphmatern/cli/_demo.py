@@ -32,7 +32,7 @@ def run_demo(out: Path, seed: int) -> None:
     console = Console()
     out.mkdir(parents=True, exist_ok=True)
     steps: tqdm[Any]
-    with tqdm(total=6 + on_digits.DRAWS, bar_format="{desc:<22}{bar:30} {n}/{total}", disable=None) as steps:
+    with tqdm(total=7 + on_digits.DRAWS, bar_format="{desc:<22}{bar:30} {n}/{total}", disable=None) as steps:
         tables = [_city(out, seed, steps), _digits(out, seed, steps)]
         steps.set_description("done")
     for table in tables:
@@ -45,6 +45,7 @@ def run_demo(out: Path, seed: int) -> None:
         soft_wrap=True,
         highlight=False,
     )
+    console.print(f"Look around: open {out / 'city.html'} in a browser, a page to explore.", soft_wrap=True)
 
 
 def _city(out: Path, seed: int, steps: tqdm[Any]) -> Table:
@@ -53,7 +54,8 @@ def _city(out: Path, seed: int, steps: tqdm[Any]) -> Table:
     data = on_roads.measure_city(seed)
     steps.update()
     steps.set_description("GP on the roads")
-    by_road = on_roads.fit_graph(data)
+    model = on_roads.fit_graph(data)
+    by_road = model.predict(return_std=True)
     steps.update()
     steps.set_description("GP on the map")
     by_map = on_roads.fit_euclidean(data)
@@ -63,6 +65,9 @@ def _city(out: Path, seed: int, steps: tqdm[Any]) -> Table:
     on_roads.prediction_figure(data, by_road).savefig(out / "prediction.png", dpi=120)
     steps.update()
     on_roads.kernel_figure(data.city).savefig(out / "kernels.png", dpi=120)
+    steps.update()
+    steps.set_description("page about the city")
+    model.report(out / "city.html", title="Traffic in a city", unit="vehicles per minute", length_unit="m")
     steps.update()
     return on_roads.city_table(data, {"GP on the map (scikit-learn)": by_map, "graph GP (GraphGPRegressor)": by_road})
 

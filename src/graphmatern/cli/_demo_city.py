@@ -13,7 +13,7 @@ from graphmatern.estimators import GraphGPRegressor
 from graphmatern.graph import Graph, make_city
 from graphmatern.kernels import Diffusion, InverseCosine, Matern, RandomWalk
 from graphmatern.metrics import coverage, rmse
-from graphmatern.plotting import plot_field, plot_kernel, plot_prediction
+from graphmatern.plotting import UNSURE, plot_field, plot_kernel, plot_prediction
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,11 +80,9 @@ def measure_city(seed: int) -> Measurements:
     return Measurements(city, truth, sensors, truth[sensors] + rng.standard_normal(_SENSORS))
 
 
-def fit_graph(data: Measurements) -> tuple[Floats, Floats]:
-    """Mean and standard deviation at all junctions, by the roads."""
-    model = GraphGPRegressor(data.city, verbose=False).fit(data.city.nodes[data.sensors], data.y)
-    mean, std = model.predict(return_std=True)
-    return mean, std
+def fit_graph(data: Measurements) -> GraphGPRegressor:
+    """Learn from the sensors, by the roads."""
+    return GraphGPRegressor(data.city, verbose=False).fit(data.city.nodes[data.sensors], data.y)
 
 
 def fit_euclidean(data: Measurements) -> tuple[Floats, Floats]:
@@ -142,7 +140,7 @@ def city_figure(data: Measurements, graph_fit: tuple[Floats, Floats], plane_fit:
     sensors = city.nodes[data.sensors]
     panels: list[tuple[Floats, str, dict[str, Any]]] = [  # column by column
         (truth, "the truth", {"limits": limits}),
-        (graph_fit[1], "graph GP: how sure (standard deviation)", {"cmap": "plasma"}),
+        (graph_fit[1], "graph GP: how sure (standard deviation; pale: uncertain)", {"cmap": UNSURE[0]}),
         (graph_fit[0], f"graph GP, from {len(sensors)} sensors (rings)", {"limits": limits, "marked": sensors}),
         (plane_fit[0], "GP by straight-line distance", {"limits": limits}),
         (errors[0], "graph GP: error", {"limits": worst, "cmap": "cividis"}),

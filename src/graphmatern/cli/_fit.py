@@ -11,6 +11,7 @@ from graphmatern._validation import FaultList, abbreviate, check_choice
 from graphmatern.cli._console import writing
 from graphmatern.cli._predict import check_wishes, is_classifier, write_outputs
 from graphmatern.cli._reading import limited_threads, load_graph
+from graphmatern.cli._report import check_page, write_report
 from graphmatern.errors import InputError, TableError
 from graphmatern.io import check_output, read_values
 from graphmatern.tables import read_numbers, wanted_column
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from graphmatern.cli._console import Console
     from graphmatern.cli._options import GraphOptions, ModelOptions
+    from graphmatern.cli._report import PageOptions
     from graphmatern.io import GraphReading, ValueColumns, ValueReading
     from graphmatern.kernels import Kernel
 
@@ -40,12 +42,17 @@ def run_fit(
     out: Path | None,
     predict: Path | None,
     plot: Path | None,
+    page: PageOptions | None,
+    unit: str,
+    lines: bool,
     level: float,
     holdout: float,
     ignore_unknown: bool,
 ) -> None:
     """Learn from a graph and values, and write what was asked for; see the command's help for the options."""
     check_wishes(out, predict, plot, level)
+    if page is not None:
+        check_page(page)
     _check(model, holdout)
     with console.listening(), console.steps(4) as begin, limited_threads(model.n_threads):
         begin("reading the graph")
@@ -54,6 +61,7 @@ def run_fit(
         texts = {"auto": None, "regression": False, "classification": True}[model.task]
         data = read_values(values, reading.graph, columns, texts=texts, ignore_unknown=ignore_unknown)
         _say_values(data, values, model, console)
+        _warn_of_parts(data, console)
         if predict is not None:
             check_output(predict, data.graph)
         kept, held = _split(data, holdout, model.seed)
@@ -70,7 +78,9 @@ def run_fit(
                 estimator.save(out)
             console.say(f"{out}: the model")
             console.result["model"] = str(out)
-        write_outputs(estimator, predict, plot, level, console, data.name)
+        write_outputs(estimator, predict, plot, level, console, unit or data.name, lines=lines)
+        if page is not None:
+            write_report(estimator, page, console)
     console.result |= _result(estimator, data, len(kept))
     console.finish()
 
@@ -107,6 +117,18 @@ def _say_values(data: ValueReading, path: Path, model: ModelOptions, console: Co
         faults = FaultList("nothing was fitted", TableError)
         received = f"{len(classes):,} different ones among {len(data.values):,}"
         raise faults.raise_now(data.name, "must hold few classes", received, "Name another column with --value.")
+
+
+def _warn_of_parts(data: ValueReading, console: Console) -> None:
+    """Say where a network falls apart, which is mostly an accident of how it was drawn."""
+    graph = data.graph
+    if graph.n_components == 1:
+        return
+    reached = np.isin(graph.components, graph.components[data.places])
+    words = f"the network is in {graph.n_components:,} parts that do not connect"
+    if not reached.all():
+        words += f"; {int((~reached).sum()):,} nodes are in parts without a value and get what is assumed beforehand"
+    console.warn(f"{words}. Check the ends of its edges, or use --largest-component")
 
 
 def _split(data: ValueReading, holdout: float, seed: int) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EXAMPLES", "FIT", "INFO", "PLACE", "PREDICT"]
+__all__ = ["EXAMPLES", "FIT", "INFO", "PLACE", "PREDICT", "REPORT"]
 
 _ROADS = r"printf 'from,to,metres\na,b,100\nb,c,300\nc,d,200\n' > roads.csv"
 _SPEEDS = r"printf 'place,speed\na,52.0\nb,47.5\nd,31.0\n' > speeds.csv"
@@ -26,6 +26,12 @@ EXAMPLES = {
         _SPEEDS,
         "graphmatern fit roads.csv speeds.csv --out model.gm",
         "graphmatern place model.gm -n 1 --out sensors.csv",
+    ],
+    "report": [
+        _ROADS,
+        _SPEEDS,
+        "graphmatern fit roads.csv speeds.csv --out model.gm",
+        "graphmatern report model.gm --out page.html --unit mph",
     ],
 }
 
@@ -59,4 +65,11 @@ PLACE = _with_example(
     "order, gain, cost, and the standard deviation that remains on average (mean_std) and at most (max_std); of a "
     "classifier, the score and the label expected.",
     "place",
+)
+
+REPORT = _with_example(
+    "Write an interactive page about a model: one HTML file that opens anywhere.\n\n"
+    "It has a map to look around in, a table of all nodes, what was fitted in plain words, and how far to trust it. "
+    "It needs no server and fetches nothing.",
+    "report",
 )

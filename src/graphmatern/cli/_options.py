@@ -76,6 +76,23 @@ Covariates = Annotated[
 ]
 Level = Annotated[float, typer.Option(help="Probability of the intervals.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw a map: .png, .pdf or .svg.", metavar="FILE")]
+SnapLimit = Annotated[
+    float | None,
+    typer.Option(
+        "--snap-limit",
+        help="How far values with coordinates may lie from the nearest road, in m for degrees; half a road by default.",
+    ),
+]
+Lines = Annotated[bool, typer.Option("--lines", help="In GeoJSON, write a line per edge, not a point per node.")]
+Unit = Annotated[str, typer.Option(help="Unit of the values, such as mph, for maps and pages.")]
+LengthUnit = Annotated[str | None, typer.Option("--length-unit", help="Unit of the edges' lengths, such as m.")]
+Title = Annotated[str | None, typer.Option(help="Title of the page.")]
+Areas = Annotated[
+    Path | None, typer.Option(help="Outlines of the nodes, where these are areas: a GeoJSON file.", metavar="FILE")
+]
+AreaName = Annotated[
+    str | None, typer.Option("--area-name", help="Property of the areas with the node names; guessed by default.")
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]

@@ -13,6 +13,7 @@ from graphmatern.cli._reading import limited_threads
 from graphmatern.errors import InputError
 from graphmatern.io import check_output, check_target, replacing, write_node_table
 from graphmatern.metrics import half_width
+from graphmatern.plotting import find_layout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,8 +47,11 @@ def predictions(model: Any, level: float) -> pd.DataFrame:
     """
     table = model.predict_table() if is_classifier(model) else model.predict_table(level)
     table["observed"] = np.isin(np.arange(model.graph.n_nodes), model._data.nodes)
-    if model.graph.positions is not None:
-        for name, column in zip("xyz", model.graph.positions.T, strict=False):
+    positions, layout = model.graph.positions, find_layout(model.graph)
+    if positions is None and layout.is_map:  # known from the ends of the edges' lines
+        positions = layout.places
+    if positions is not None:
+        for name, column in zip("xyz", positions.T, strict=False):
             table[name] = column
     return pd.DataFrame(table)
 
@@ -74,13 +78,7 @@ def draw(model: Any, path: Path, name: str) -> None:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    from graphmatern.plotting import plot_classes, plot_prediction
-
-    marked = model.graph.nodes[np.unique(model._data.nodes)]
-    if is_classifier(model):
-        axes = plot_classes(model.graph, model.predict_proba(), model.classes_, marked=marked)
-    else:
-        axes = plot_prediction(model.graph, *model.predict(return_std=True), label=name, marked=marked)
+    axes = model.plot() if is_classifier(model) else model.plot(unit=name)
     figure = axes[0].figure
     try:
         with writing(path), replacing(path) as temporary:
@@ -90,13 +88,20 @@ def draw(model: Any, path: Path, name: str) -> None:
 
 
 def write_outputs(
-    model: Any, out: Path | None, plot: Path | None, level: float, console: Console, name: str = ""
+    model: Any,
+    out: Path | None,
+    plot: Path | None,
+    level: float,
+    console: Console,
+    name: str = "",
+    *,
+    lines: bool = False,
 ) -> None:
     """Write the table and the map that were asked for, and say so."""
     if out is not None:
         table = predictions(model, level)
         with writing(out):
-            write_node_table(table, out, model.graph)
+            write_node_table(table, out, model.graph, lines=lines)
         console.say(f"{out}: predictions at {len(table):,} nodes")
         console.result["predictions"] = str(out)
     if plot is not None:
@@ -106,7 +111,13 @@ def write_outputs(
 
 
 def run_predict(
-    path: Path, out: Path | None, plot: Path | None, level: float, n_threads: int | None, console: Console
+    path: Path,
+    out: Path | None,
+    plot: Path | None,
+    level: float,
+    lines: bool,
+    n_threads: int | None,
+    console: Console,
 ) -> None:
     """Predict from a model file; see the command's help for the options."""
     from graphmatern.estimators import load
@@ -116,6 +127,6 @@ def run_predict(
         begin("reading the model")
         model = load(path)
         begin("predicting")
-        write_outputs(model, out, plot, level, console)
+        write_outputs(model, out, plot, level, console, lines=lines)
     console.result |= {"model": str(path), "nodes": model.graph.n_nodes, "classifier": is_classifier(model)}
     console.finish()

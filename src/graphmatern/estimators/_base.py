@@ -16,7 +16,10 @@ from graphmatern.errors import NumericalWarning
 from graphmatern.estimators._files import FIELD_ENGINES, SPECTRAL_ENGINES, write_model
 from graphmatern.estimators._hyperparameters import hyperparameter_draws, hyperparameter_table, table_lines
 from graphmatern.inference import eigenpairs_used
+from graphmatern.io import check_target
+from graphmatern.metrics import half_width
 from graphmatern.plotting import plot_hyperparameters
+from graphmatern.report import write_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
     from graphmatern.graph import Graph, Spectrum
     from graphmatern.inference import Fit
+    from graphmatern.report import Content
 
 __all__ = ["GraphEstimator", "normalisation", "reached_by"]
 
@@ -208,6 +212,56 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """
         self._require_fit()
         write_model(path, type(self).__name__, {"options": dict(self._fit_options), "fitted": self._state()})
+
+    # ------------------------------------------------------------------ pages
+    def report(
+        self,
+        path: str | Path,
+        *,
+        title: str | None = None,
+        unit: str = "",
+        length_unit: str | None = None,
+        level: float = 0.95,
+        areas: Any = None,
+    ) -> None:
+        """Write an interactive page about the fitted model: a single HTML file that opens anywhere.
+
+        It has a map to look around in (predictions, uncertainty, exceedance of a threshold, observations, residuals),
+        a table of all nodes, what was fitted in plain words, and how far it can be trusted. It needs no server, fetches
+        nothing, and shows names as they are, whatever is in them.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, by custom ending in ``.html``. It is written whole or not at all.
+        title : str, optional
+            What the page is about.
+        unit : str
+            Unit of the values, such as ``"mph"``.
+        length_unit : str, optional
+            Unit of the edges' lengths, such as ``"m"``; found out where positions are longitudes and latitudes.
+        level : float
+            Probability of the intervals.
+        areas : GeoDataFrame, Series or mapping, optional
+            Outlines by node name, where nodes are areas: shapely polygons, GeoJSON geometries, WKT or coordinates.
+
+        Examples
+        --------
+        >>> import graphmatern as gm, tempfile, pathlib
+        >>> road = gm.Graph.from_edges([("a", "b"), ("b", "c")], length=[100.0, 50.0])
+        >>> model = gm.GraphGPRegressor(road, gm.Matern(nu=1), optimizer=None).fit(["a", "c"], [31.0, 47.0])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.report(pathlib.Path(folder) / "page.html", title="Speeds", unit="mph", length_unit="m")
+        """
+        self._require_fit()
+        half_width(level)  # refuses what is no probability
+        check_target(path)
+        options = {"unit": unit, "length_unit": length_unit, "areas": areas}
+        write_page(path, self._content(title=title, level=level, options=options))
+
+    @abstractmethod
+    def _content(self, *, title: str | None, level: float, options: dict[str, Any]) -> Content:
+        """What the page says."""
 
     # ------------------------------------------------------------------ words
     @abstractmethod

@@ -21,6 +21,7 @@ from graphmatern.design import STRATEGIES, read_nodes, suggest_labels
 from graphmatern.errors import TableError, UninformedWarning
 from graphmatern.estimators._base import GraphEstimator
 from graphmatern.estimators._labels import LabelData, read_labels
+from graphmatern.estimators._report import classes_content
 from graphmatern.metrics import accuracy, classification_report
 from graphmatern.plotting import plot_classes
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.likelihoods import Likelihood
+    from graphmatern.report import Content
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
@@ -300,6 +302,9 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         share = self.predict_proba()
         marked = self.graph.nodes[np.unique(self._data.nodes)]
         return plot_classes(self.graph, share, self.classes_.tolist(), axes, marked=marked, **options)
+
+    def _content(self, *, title: str | None, level: float, options: dict[str, Any]) -> Content:
+        return classes_content(self, title=title, level=level, options=options)
 
     def summary(self) -> str:
         """Describe the fit in a few lines of text."""

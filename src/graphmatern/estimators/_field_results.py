@@ -13,9 +13,10 @@ from graphmatern.errors import TableError
 from graphmatern.estimators._base import GraphEstimator
 from graphmatern.estimators._data import read_thresholds
 from graphmatern.estimators._field_data import read_field
+from graphmatern.estimators._report import field_content
 from graphmatern.inference.field import median_gap
 from graphmatern.metrics import half_width, regression_report
-from graphmatern.plotting import plot_prediction, plot_series
+from graphmatern.plotting import colour_limits, plot_prediction, plot_series
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from graphmatern.inference.field import FieldMixture, FieldPosterior
     from graphmatern.inference.weighted import Normals
     from graphmatern.kernels import Kernel
+    from graphmatern.report import Content
 
     Floats = NDArray[np.float64]
 
@@ -303,6 +305,52 @@ class FieldResults(GraphEstimator):
         return np.asarray(self.y_mean_ + self.y_scale_ * draws)
 
     # ------------------------------------------------------------------ scores and pictures
+    def loo(self, n_cells: int | None = None, random_state: Any = 0) -> pd.DataFrame:
+        """Leave-one-out predictions of observed cells, in closed form, the parameters kept.
+
+        Parameters
+        ----------
+        n_cells : int, optional
+            How many cells at most, chosen at random; all by default.
+        random_state : int or Generator, optional
+            Seed of that choice.
+
+        Returns
+        -------
+        DataFrame
+            One row per cell: time, node, y, mean, std (of the observation given all others), log_density and pit (the
+            probability of less than y: uniform where the model is calibrated).
+        """
+        self._require_fit()
+        faults = FaultList("nothing was left out", TableError)
+        if n_cells is not None:
+            check_whole("n_cells", n_cells, faults, minimum=1, remedy="Leave it out for all of them.")
+        faults.raise_if_any()
+        rows, columns = self._data.cells()
+        if n_cells is not None and n_cells < len(rows):
+            rng = random_generator(random_state, TableError)
+            chosen = np.sort(rng.permutation(len(rows))[:n_cells])
+            rows, columns = rows[chosen], columns[chosen]
+        y = self._data.y[rows, columns]
+        names, stamps = self.graph.nodes[self._data.nodes[columns]], self.times_[rows]
+        mean, std = self.predict(names, stamps, return_std=True)
+        noise = self.noise_ * self.y_scale_**2
+        # Dividing the observation's own term out of the posterior leaves this share of what it did not explain.
+        left = np.maximum(1.0 - std**2 / noise, 1e-12)
+        without, spread = y - (y - mean) / left, np.sqrt(noise / left)
+        z = (y - without) / spread
+        return pd.DataFrame(
+            {
+                "time": stamps,
+                "node": np.asarray(names),
+                "y": y,
+                "mean": without,
+                "std": spread,
+                "log_density": -0.5 * z**2 - np.log(spread) - 0.5 * np.log(2.0 * np.pi),
+                "pit": ndtr(z),
+            }
+        )
+
     def evaluate(
         self,
         data: Any,
@@ -340,6 +388,10 @@ class FieldResults(GraphEstimator):
                 scores[f"coverage_{percent}"] = float(((low <= y) & (y <= high)).mean())
         return scores
 
+    def _limits(self) -> tuple[float, float]:
+        """Values at the ends of the colour bars of all pictures of this field: those of the observations."""
+        return colour_limits(self._data.y)
+
     def plot_map(
         self, time: Any, axes: Sequence[Axes] | None = None, *, label: str = "", **options: Any
     ) -> NDArray[Any]:
@@ -354,7 +406,7 @@ class FieldResults(GraphEstimator):
         label : str
             What is predicted, with its unit.
         **options
-            As `plotting.plot_prediction` takes them, such as ``cmap`` and ``limits``.
+            As `plotting.plot_prediction` takes them, such as ``unit``, ``title``, ``cmap`` and ``limits``.
 
         Returns
         -------
@@ -364,7 +416,8 @@ class FieldResults(GraphEstimator):
         mean, std = self.predict_grid(times=[time], return_std=True)
         row = self.times_.get_indexer(mean.index)[0]
         marked = self.nodes_[~np.isnan(self._data.y[row])] if row >= 0 else None
-        return plot_prediction(self.graph, mean.iloc[0], std.iloc[0], axes, label=label, marked=marked, **options)
+        options = {"limits": self._limits(), "title": str(mean.index[0]), "marked": marked, **options}
+        return plot_prediction(self.graph, mean.iloc[0], std.iloc[0], axes, label=label, **options)
 
     def plot_node(
         self, node: Any, times: Any = None, ax: Axes | None = None, *, level: float = 0.95, label: str = ""
@@ -404,6 +457,9 @@ class FieldResults(GraphEstimator):
         ax = plot_series(stamps, mean, None, ax, band=(band[0], band[1]), observed=observed, level=level, label=label)
         ax.set_title(str(node))
         return ax
+
+    def _content(self, *, title: str | None, level: float, options: dict[str, Any]) -> Content:
+        return field_content(self, title=title, level=level, options=options)
 
     def summary(self) -> str:
         """Describe the fit in a few lines of text."""

@@ -15,9 +15,10 @@ from graphmatern.design import of_posterior
 from graphmatern.errors import KernelError, TableError
 from graphmatern.estimators._base import GraphEstimator
 from graphmatern.estimators._data import aligned, read_thresholds
+from graphmatern.estimators._report import regression_content
 from graphmatern.likelihoods import Counts, Numeric
 from graphmatern.metrics import half_width
-from graphmatern.plotting import plot_prediction
+from graphmatern.plotting import colour_limits, plot_prediction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from graphmatern.estimators._data import TrainingData
     from graphmatern.inference import Mixture, Posterior
     from graphmatern.likelihoods import Likelihood
+    from graphmatern.report import Content
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
@@ -340,6 +342,11 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
             hits, total = hits + int((block > level).all(axis=1).sum()), total + len(block)
         return hits / total
 
+    def _limits(self) -> tuple[float, float]:
+        """Values at the ends of the colour bars of all pictures of this model: those of the observations."""
+        y, exposure = self._data.y[:, 0], self._data.exposure
+        return colour_limits(y if exposure is None else y / exposure)
+
     def plot(self, axes: Sequence[Axes] | None = None, *, label: str = "", **options: Any) -> NDArray[Any]:
         """Draw the predictions (of the first replicate) and, beside them, how sure they are.
 
@@ -350,7 +357,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         label : str
             What is predicted, with its unit.
         **options
-            As `plotting.plot_prediction` takes them, such as ``cmap`` and ``limits``.
+            As `plotting.plot_prediction` takes them, such as ``unit``, ``title``, ``cmap`` and ``limits``.
 
         Returns
         -------
@@ -360,8 +367,11 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         self._require_fit()
         table = self.predict_table()
         observed = np.unique(self._data.nodes[~np.isnan(self._data.y[:, 0])])
-        marked = self.graph.nodes[observed]
-        return plot_prediction(self.graph, table["mean"], table["std"], axes, label=label, marked=marked, **options)
+        options = {"limits": self._limits(), "marked": self.graph.nodes[observed], **options}
+        return plot_prediction(self.graph, table["mean"], table["std"], axes, label=label, **options)
+
+    def _content(self, *, title: str | None, level: float, options: dict[str, Any]) -> Content:
+        return regression_content(self, title=title, level=level, options=options)
 
     @property
     def coefficients_(self) -> pd.DataFrame:

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import dijkstra
 
 from graphmatern._validation import FaultList, abbreviate, check_flag, check_whole
-from graphmatern.errors import GraphError
-from graphmatern.graph import _build, _convert, _mesh, _points, _subdivide
+from graphmatern.errors import GraphError, TableError
+from graphmatern.graph import _attach, _build, _convert, _mesh, _points, _subdivide
 from graphmatern.graph._edge_rows import EdgeRows, canonical, rows_of_matrix
 from graphmatern.graph._laplacian import degrees, laplacian_matrix, sqrt_scaling
 from graphmatern.graph._names import NodeNames
@@ -409,6 +409,30 @@ class Graph:
             table["geometry"] = pd.Series(list[Any](rows.geometry), dtype=object)
         return table
 
+    def edge_lines(self) -> list[NDArray[np.float64]]:
+        """Polylines of the rows of `edges`, of shape (n_points, 2): their geometry, or straight between their ends.
+
+        Raises
+        ------
+        GraphError
+            Where neither geometry nor positions are known.
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> gm.Graph.from_edges([("a", "b")], positions={"a": [0, 0], "b": [3, 4]}).edge_lines()[0].tolist()
+        [[0.0, 0.0], [3.0, 4.0]]
+        """
+        return _attach.edge_lines(self._rows, self.positions)
+
+    @property
+    def is_geographic(self) -> bool:
+        """Whether positions, or the ends of the edges' lines, can be longitudes and latitudes."""
+        if self.positions is not None:
+            return self.positions.shape[1] == 2 and _attach.are_degrees(self.positions)
+        geometry = self._rows.geometry
+        return geometry is not None and all(line is None or _attach.are_degrees(line) for line in geometry)
+
     @property
     def names(self) -> NodeNames:
         """Node names and where they stand; see `locate`."""
@@ -737,6 +761,68 @@ class Graph:
                 position=position,
             )
         )
+
+    def attach(
+        self, points: Any, *, x: str | None = None, y: str | None = None, limit: float | None = None
+    ) -> tuple[Self, pd.DataFrame]:
+        """Insert points given by coordinates, such as sensors by longitude and latitude, on the nearest edges.
+
+        Parameters
+        ----------
+        points : DataFrame or GeoDataFrame
+            One row per point; the index names them. Coordinates in the system of the graph's positions.
+        x, y : str, optional
+            Columns of coordinates; found by their names, such as "longitude" and "latitude", or from the geometry.
+        limit : float, optional
+            How far a point may lie from its edge: metres where coordinates are degrees, else in their unit. By default
+            half of a mean edge.
+
+        Returns
+        -------
+        graph : Graph
+            With the points as nodes. One that falls on an end of its edge is the node there, and points on the same
+            spot share a node.
+        report : DataFrame
+            What became of each point: ``node`` (its name in the graph), ``edge``, ``fraction`` of the edge before it,
+            ``moved`` (how far it was moved), and where to: ``x``, ``y``.
+
+        Raises
+        ------
+        TableError
+            Naming the points that lie too far from any edge.
+
+        Examples
+        --------
+        >>> import graphmatern as gm, pandas as pd
+        >>> road = gm.Graph.from_edges([("a", "b")], length=[100.0], positions={"a": [0.0, 0.0], "b": [100.0, 0.0]})
+        >>> sensors = pd.DataFrame({"x": [25.0, 100.0], "y": [3.0, -4.0]}, index=["s1", "s2"])
+        >>> bigger, report = road.attach(sensors)
+        >>> report[["node", "fraction", "moved"]]
+           node  fraction  moved
+        s1   s1      0.25    3.0
+        s2    b      1.00    4.0
+        """
+        names, places = _attach.read_points(points, x, y)
+        rows = self._rows
+        lines = self.edge_lines()
+        edge, share, moved, spot = _attach.nearest_on_edges(lines, places)
+        if limit is None:
+            scale = _attach.METRES_PER_DEGREE if self.is_geographic else 1.0
+            limit = 0.5 * scale * float(np.mean([np.hypot(*np.diff(line, axis=0).T).sum() for line in lines]))
+        far = moved > limit
+        if far.any():
+            faults = FaultList("the points were not attached", TableError)
+            worst = np.flatnonzero(far)[np.argsort(-moved[far])]
+            received = abbreviate([f"{names[k]} ({moved[k]:.4g})" for k in worst])
+            remedy = "Check the coordinates, leave these out, or raise `limit`."
+            raise faults.raise_now("points", f"must lie within {limit:.4g} of an edge", received, remedy)
+        report = pd.DataFrame(
+            {"edge": rows.identifiers[edge], "fraction": share, "moved": moved, "x": spot[:, 0], "y": spot[:, 1]},
+            index=names,
+        )
+        graph, nodes = _subdivide.inserted(self, report)
+        report.insert(0, "node", nodes)
+        return graph, report
 
     def locate_on_edges(
         self, points: Any, *, edge: str = "edge", distance: str | None = None, fraction: str | None = None

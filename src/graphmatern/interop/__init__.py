@@ -2,6 +2,7 @@
 
 from graphmatern.interop._botorch import maximize_over_nodes, node_model, pathwise_samples, suggest_nodes
 from graphmatern.interop._coregionalization import coregionalized_inputs, coregionalized_kernel
+from graphmatern.interop._geopandas import from_geopandas, to_geopandas
 from graphmatern.interop._likelihoods import NodeLikelihood
 from graphmatern.interop._networks import from_osmnx, to_pyg
 from graphmatern.interop._node_kernel import NodeKernel
@@ -16,10 +17,12 @@ __all__ = [
     "SparsePrecisionLinearOperator",
     "coregionalized_inputs",
     "coregionalized_kernel",
+    "from_geopandas",
     "from_osmnx",
     "maximize_over_nodes",
     "node_model",
     "pathwise_samples",
     "suggest_nodes",
+    "to_geopandas",
     "to_pyg",
 ]

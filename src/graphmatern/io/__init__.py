@@ -2,8 +2,8 @@
 
 from graphmatern.io._atomic import check_target, replacing
 from graphmatern.io._container import read_container, write_container
-from graphmatern.io._graph_files import GraphReading, read_graph
-from graphmatern.io._outputs import check_output, write_node_table
+from graphmatern.io._graph_files import GraphReading, graph_from_lines, read_graph
+from graphmatern.io._outputs import check_output, edge_table, write_node_table
 from graphmatern.io._value_files import ValueReading, insert_sensors, read_values
 from graphmatern.io._values import Codec, pack, unpack
 from graphmatern.tables import ValueColumns, read_table
@@ -15,6 +15,8 @@ __all__ = [
     "ValueReading",
     "check_output",
     "check_target",
+    "edge_table",
+    "graph_from_lines",
     "insert_sensors",
     "pack",
     "read_container",

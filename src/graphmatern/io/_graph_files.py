@@ -12,7 +12,14 @@ from graphmatern._validation import FaultList, abbreviate
 from graphmatern.errors import GraphError
 from graphmatern.graph import Graph
 from graphmatern.io._matrices import read_matrix_market, read_npz
-from graphmatern.io._roads import end_names_and_places, line_lengths, parse_lines, read_geojson, read_wkt
+from graphmatern.io._roads import (
+    cut_at_junctions,
+    end_names_and_places,
+    line_lengths,
+    parse_lines,
+    read_geojson,
+    read_wkt,
+)
 from graphmatern.tables import (
     TABLE_SUFFIXES,
     EdgeColumns,
@@ -34,7 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["GraphReading", "read_graph"]
+__all__ = ["GraphReading", "graph_from_lines", "read_graph"]
 
 _KINDS = "CSV, TSV, Parquet or Excel edge list, GraphML, GeoJSON, WKT, Matrix Market or npz"
 _SUFFIXES = (*TABLE_SUFFIXES, ".graphml", ".geojson", ".json", ".wkt", ".mtx", ".npz")
@@ -262,7 +269,9 @@ def _from_lines(
     faults.raise_if_any()
     options = _edge_options(table, roles, faults)
     faults.raise_if_any()
-    notes = []
+    notes: list[str] = []
+    if roles.source is None or roles.target is None:
+        lines = _joined(lines, options, notes)
     first, second, places = end_names_and_places(lines)
     if roles.source is not None and roles.target is not None:
         first, second = (table[end].tolist() for end in (roles.source, roles.target))
@@ -282,6 +291,58 @@ def _from_lines(
         parallel=parallel,  # type: ignore[arg-type]
     )
     return GraphReading(graph, [*notes, *roles.notes])
+
+
+def _joined(lines: list[NDArray[np.float64]], options: dict[str, Any], notes: list[str]) -> list[NDArray[np.float64]]:
+    """Lines cut where others meet them on the way; lengths, weights and ids follow."""
+    pieces, line, share = cut_at_junctions(lines)
+    cut = len(pieces) - len(lines)
+    if not cut:
+        return lines
+    notes.append(f"lines that meet others on the way were cut there, into {cut:,} more")
+    if options["length"] is not None:
+        options["length"] = np.asarray(options["length"])[line] * share
+    if options["weight"] is not None:
+        options["weight"] = np.asarray(options["weight"])[line] / share  # resistances in series
+    if options["id"] is not None:
+        ids = list(options["id"])
+        part = pd.Series(line).groupby(line).cumcount()
+        whole = np.bincount(line)[line] == 1
+        options["id"] = [
+            ids[row] if alone else f"{ids[row]}.{k + 1}" for row, k, alone in zip(line, part, whole, strict=True)
+        ]
+    return pieces
+
+
+def graph_from_lines(
+    lines: Any, properties: pd.DataFrame | None = None, *, parallel: str = "sum", **columns: str | None
+) -> GraphReading:
+    """Make a graph of roads from lines: nodes where ends agree, and where one meets another on the way.
+
+    Parameters
+    ----------
+    lines : sequence
+        WKT, shapely lines or coordinates. Longitudes and latitudes give lengths in metres.
+    properties : DataFrame, optional
+        One row per line. Columns of lengths or weights, ids, and names of the ends are guessed from their names.
+    parallel : {"sum", "mean_length", "first", "error"}
+        What becomes of several lines between the same two nodes; see `Graph.from_edges`.
+    **columns
+        ``source``, ``target``, ``weight``, ``length`` and ``id``: columns of ``properties``.
+
+    Examples
+    --------
+    >>> reading = graph_from_lines(["LINESTRING (0 0, 1 0, 4 0)", "LINESTRING (1 0, 1 1)"])
+    >>> reading.graph
+    Graph(4 nodes, 3 edges)
+    """
+    faults = FaultList("no graph was made", GraphError)
+    given = {role: columns.pop(role, None) for role in ("source", "target", "weight", "length", "id")}
+    if columns:
+        remedy = "Those are source, target, weight, length and id."
+        raise faults.raise_now("columns", "must be roles that columns have", abbreviate(columns), remedy)
+    table = pd.DataFrame(index=range(len(lines))) if properties is None else properties
+    return _from_lines(parse_lines(list(lines), faults), table, given, parallel, faults)
 
 
 def _from_matrix(matrix: Any) -> GraphReading:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import InputError
@@ -14,13 +18,12 @@ from graphmatern.io._atomic import replacing
 from graphmatern.tables import required_library
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from graphmatern.graph import Graph
 
-__all__ = ["OUTPUT_SUFFIXES", "check_output", "write_node_table"]
+__all__ = ["OUTPUT_SUFFIXES", "check_output", "edge_table", "write_node_table"]
 
-OUTPUT_SUFFIXES = (".csv", ".tsv", ".parquet", ".geojson")
+OUTPUT_SUFFIXES = (".csv", ".tsv", ".parquet", ".geojson", ".gpkg")
+_MAPS = (".geojson", ".gpkg")
 
 
 def check_output(path: str | Path, graph: Graph | None = None) -> str:
@@ -33,23 +36,28 @@ def check_output(path: str | Path, graph: Graph | None = None) -> str:
         raise faults.raise_now("output", rule, repr(file.name), "The ending chooses the format.")
     if suffix == ".parquet":
         required_library("pyarrow", "writing a Parquet file")
-    if suffix == ".geojson" and graph is not None and (graph.positions is None or graph.positions.shape[1] < 2):
+    if suffix == ".gpkg":
+        required_library("geopandas", "writing a GeoPackage")
+    if suffix in _MAPS and graph is not None and (graph.positions is None or graph.positions.shape[1] < 2):
         remedy = "Give a table of nodes with longitude and latitude (--nodes), or write CSV."
         raise faults.raise_now("file", "needs positions of the nodes", "a graph without", remedy)
     return suffix
 
 
-def write_node_table(table: pd.DataFrame, path: str | Path, graph: Graph) -> None:
-    """Write a table of nodes; its format is chosen by the file's suffix.
+def write_node_table(table: pd.DataFrame, path: str | Path, graph: Graph, *, lines: bool = False) -> None:
+    """Write a table of nodes, or of all edges; its format is chosen by the file's suffix.
 
     Parameters
     ----------
     table : DataFrame
         One row per node, indexed by node name.
     path : str or Path
-        File ending in .csv, .tsv, .parquet or .geojson (a point per node; the graph must have positions).
+        File ending in .csv, .tsv, .parquet, .geojson or .gpkg (the last two need a graph with positions).
     graph : Graph
         The graph.
+    lines : bool
+        Whether GeoJSON has a line per edge, rather than a point per node; see `edge_table`. A GeoPackage has a layer of
+        each, "edges" and "nodes".
     """
     suffix = check_output(path, graph)
     named = table.copy()
@@ -60,20 +68,96 @@ def write_node_table(table: pd.DataFrame, path: str | Path, graph: Graph) -> Non
         if suffix == ".parquet":
             named.to_parquet(temporary, index=False)
         elif suffix == ".geojson":
+            shapes = _lines(graph) if lines else _points(graph, index)
             with temporary.open("w", encoding="utf-8") as file:
-                _write_points(named, index, graph, file)
+                _write_features(edge_table(table, graph) if lines else named, shapes, file)
+        elif suffix == ".gpkg":
+            _write_geopackage(named, edge_table(table, graph), graph, temporary)
         else:
             named.to_csv(temporary, index=False, sep="\t" if suffix == ".tsv" else ",", lineterminator="\n")
 
 
-def _write_points(table: pd.DataFrame, names: pd.Index[Any], graph: Graph, file: Any) -> None:
+def edge_table(table: pd.DataFrame, graph: Graph) -> pd.DataFrame:
+    """A table of the nodes as one of the edges, for maps of lines.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row per node, in node order.
+    graph : Graph
+        The graph.
+
+    Returns
+    -------
+    DataFrame
+        Columns edge, source and target, then those of the table: the mean of the numbers at both ends (of standard
+        deviations, that is at least the one in the middle of the edge), whether both ends are so, and of other columns
+        the entry of the first end.
+
+    Examples
+    --------
+    >>> import graphmatern as gm, pandas as pd
+    >>> road = gm.Graph.from_edges([("a", "b")])
+    >>> edge_table(pd.DataFrame({"mean": [1.0, 3.0]}, index=["a", "b"]), road)
+       edge source target  mean
+    0     0      a      b   2.0
+    """
+    rows = graph._rows
+    names = np.asarray(graph.nodes, dtype=object)
+    found: dict[str, Any] = {"edge": rows.identifiers, "source": names[rows.source], "target": names[rows.target]}
+    for column in table.columns:
+        if column in ("x", "y", "z"):
+            continue
+        values = table[column].to_numpy()
+        first, second = values[rows.source], values[rows.target]
+        if values.dtype == bool:
+            found[str(column)] = first & second
+        else:
+            found[str(column)] = 0.5 * (first + second) if values.dtype.kind in "fiu" else first
+    return pd.DataFrame(found)
+
+
+def _points(graph: Graph, names: Any = None) -> list[dict[str, Any]]:
     assert graph.positions is not None
     places = graph.positions[graph.locate(names), :3].tolist()
+    return [{"type": "Point", "coordinates": place} for place in places]
+
+
+def _lines(graph: Graph) -> list[dict[str, Any]]:
+    return [{"type": "LineString", "coordinates": line.tolist()} for line in graph.edge_lines()]
+
+
+def _write_geopackage(nodes: pd.DataFrame, edges: pd.DataFrame, graph: Graph, path: Path) -> None:
+    geopandas = required_library("geopandas", "writing a GeoPackage")
+    shapes = required_library("shapely.geometry", "writing a GeoPackage").shape
+    assert graph.positions is not None
+    system = "EPSG:4326" if graph.is_geographic else None
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "map.gpkg"  # a name that the format asks for
+        _write_layers(whole, nodes, edges, graph, geopandas, shapes, system)
+        shutil.copyfile(whole, path)
+
+
+def _write_layers(
+    path: Path, nodes: pd.DataFrame, edges: pd.DataFrame, graph: Graph, geopandas: Any, shapes: Any, system: str | None
+) -> None:
+    for layer, table, geometry in (("edges", edges, _lines(graph)), ("nodes", nodes, _points(graph))):
+        plain = table.rename(columns=str)
+        for column in plain.columns:
+            if plain[column].dtype == object:
+                plain[column] = plain[column].map(str)
+        frame = geopandas.GeoDataFrame(plain, geometry=[shapes(one) for one in geometry], crs=system)
+        with warnings.catch_warnings():  # a map in a plane of its own has no coordinate system to be told
+            warnings.filterwarnings("ignore", "'crs' was not provided", UserWarning)
+            frame.to_file(path, layer=layer, driver="GPKG", engine="pyogrio")
+
+
+def _write_features(table: pd.DataFrame, shapes: list[dict[str, Any]], file: Any) -> None:
     rows = table.astype(object).where(table.notna(), None).to_dict("records")
     file.write('{"type": "FeatureCollection", "features": [\n')
-    for number, (place, row) in enumerate(zip(places, rows, strict=True)):
+    for number, (shape, row) in enumerate(zip(shapes, rows, strict=True)):
         properties = {str(key): _plain(item) for key, item in row.items()}
-        feature = {"type": "Feature", "geometry": {"type": "Point", "coordinates": place}, "properties": properties}
+        feature = {"type": "Feature", "geometry": shape, "properties": properties}
         file.write(("" if number == 0 else ",\n") + json.dumps(feature, ensure_ascii=False))
     file.write("\n]}\n")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     Lines = list[NDArray[np.float64]]
 
-__all__ = ["end_names_and_places", "line_lengths", "parse_lines", "read_geojson", "read_wkt"]
+__all__ = ["cut_at_junctions", "end_names_and_places", "line_lengths", "parse_lines", "read_geojson", "read_wkt"]
 
 _EARTH_RADIUS = 6_371_008.8  # metres, the mean of the International Union of Geodesy and Geophysics
 _LARGEST_TEXT = 2 << 30  # bytes
@@ -131,6 +133,47 @@ def line_lengths(lines: Lines) -> tuple[NDArray[np.float64], str]:
     return np.array(found), "metres, from longitude and latitude"
 
 
+def cut_at_junctions(lines: Lines) -> tuple[Lines, NDArray[np.int64], NDArray[np.float64]]:
+    """Cut lines at inner points that they share with another line: T-junctions, and crossings drawn with a point.
+
+    Returns
+    -------
+    pieces : list of ndarray (n_points, 2)
+        In the order of the lines, and along them.
+    line : ndarray of int64, shape (n_pieces,)
+        The line of each.
+    share : ndarray, shape (n_pieces,)
+        Of that line's length.
+
+    Examples
+    --------
+    >>> road, lane = np.array([[0.0, 0.0], [1.0, 0.0], [4.0, 0.0]]), np.array([[1.0, 0.0], [1.0, 1.0]])
+    >>> pieces, line, share = cut_at_junctions([road, lane])
+    >>> line.tolist(), share.tolist()
+    ([0, 0, 1], [0.25, 0.75, 1.0])
+    """
+    keys = [[_point_name(point) for point in line] for line in lines]
+    met = Counter(key for line in keys for key in set(line))
+    pieces: Lines = []
+    owner, share = [], []
+    for number, (line, names) in enumerate(zip(lines, keys, strict=True)):
+        inner = [k for k in range(1, len(line) - 1) if met[names[k]] > 1]
+        bounds = [0, *inner, len(line) - 1]
+        steps = np.hypot(*np.diff(line, axis=0).T)
+        total = float(steps.sum())
+        for start, end in pairwise(bounds):
+            pieces.append(line[start : end + 1])
+            owner.append(number)
+            share.append(float(steps[start:end].sum()) / total if total > 0 else 1.0 / (len(bounds) - 1))
+    return pieces, np.array(owner, dtype=np.int64), np.array(share)
+
+
+def _point_name(point: NDArray[np.float64]) -> str:
+    """Coordinates in ten digits: points that agree in them are one."""
+    x, y = (float(number) + 0.0 for number in point)  # −0 is 0
+    return f"{x:.10g} {y:.10g}"
+
+
 def end_names_and_places(lines: Lines) -> tuple[list[str], list[str], dict[str, tuple[float, float]]]:
     """Names of both ends of every line, made of their coordinates, and where they lie.
 
@@ -145,8 +188,7 @@ def end_names_and_places(lines: Lines) -> tuple[list[str], list[str], dict[str, 
     ends: tuple[list[str], list[str]] = ([], [])
     for line in lines:
         for side, point in zip(ends, (line[0], line[-1]), strict=True):
-            x, y = (float(number) + 0.0 for number in point)  # −0 is 0
-            name = f"{x:.10g} {y:.10g}"
-            places.setdefault(name, (x, y))
+            name = _point_name(point)
+            places.setdefault(name, (float(point[0]) + 0.0, float(point[1]) + 0.0))
             side.append(name)
     return *ends, places

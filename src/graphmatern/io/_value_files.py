@@ -19,6 +19,7 @@ from graphmatern.tables import (
     looks_like_numbers,
     node_column,
     point_columns,
+    position_columns,
     read_numbers,
     read_table,
     to_numbers,
@@ -116,6 +117,9 @@ def read_values(
     if points is not None:
         graph, codes, note = _on_edges(table, graph, points, faults)
         used = [points.road, points.along, *named]
+    elif node is None and (pair := _coordinates(table, graph, named)) is not None:
+        graph, codes, note = _on_nearest(table, graph, pair, columns.snap_limit, faults)
+        used = [*pair, *named]
     else:
         node, codes, note = _at_nodes(table, graph, node, named, faults)
         used = [node, *named]
@@ -158,6 +162,35 @@ def _at_nodes(
         remedy = f"The graph's nodes are called {abbreviate(graph.nodes[:3], graph.n_nodes)}; see also --road."
         raise faults.raise_now("file", "must have a column of node names", received, remedy)
     return node, matcher.codes(table[node]), f"nodes from {str(node)!r}"
+
+
+def _coordinates(table: pd.DataFrame, graph: Graph, taken: list[Any]) -> tuple[Any, Any] | None:
+    """Columns of coordinates, where nothing else says where values lie and the graph is a map."""
+    if node_column(table, NameMatcher(graph.nodes), taken) is not None:
+        return None
+    geometry = graph._rows.geometry
+    is_map = (graph.positions is not None and graph.positions.shape[1] == 2) or (geometry and None not in geometry)
+    return position_columns(table) if is_map else None
+
+
+def _on_nearest(
+    table: pd.DataFrame, graph: Graph, pair: tuple[Any, Any], limit: float | None, faults: FaultList
+) -> tuple[Graph, NDArray[np.int64], str]:
+    """Insert points given by coordinates on the nearest edges, and say how far they were moved."""
+    rule = "must hold coordinates of every value"
+    places = [read_numbers(table[column], rule, faults, remedy="Correct these cells.") for column in pair]
+    faults.raise_if_any()
+    new = pd.DataFrame({"x": places[0], "y": places[1]})
+    names = _point_names(table, new.set_axis(["road", "along"], axis=1), new.drop_duplicates(), graph, taken=list(pair))
+    spots = new.drop_duplicates().set_axis(index_of_names(names))
+    bigger, report = graph.attach(spots, x="x", y="y", limit=limit)
+    number = pd.MultiIndex.from_frame(spots).get_indexer(pd.MultiIndex.from_frame(new))
+    codes = bigger.locate(report["node"].tolist())[number]
+    moved = report["moved"]
+    unit = " m" if graph.is_geographic else ""
+    words = f"{len(spots):,} places from {str(pair[0])!r} and {str(pair[1])!r} brought to the nearest edge"
+    words += f" (moved {moved.median():.3g}{unit} in the middle, {moved.max():.3g}{unit} at most: {moved.idxmax()})"
+    return bigger, codes, words
 
 
 def _values(column: pd.Series[Any], texts: bool | None, faults: FaultList) -> NDArray[Any]:

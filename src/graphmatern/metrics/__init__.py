@@ -11,6 +11,7 @@ from graphmatern.metrics._classes import (
     reliability_curve,
 )
 from graphmatern.metrics._numbers import (
+    calibration_curve,
     coverage,
     crps,
     crps_from_draws,
@@ -24,6 +25,7 @@ from graphmatern.metrics._numbers import (
 
 __all__ = [
     "accuracy",
+    "calibration_curve",
     "classification_report",
     "coverage",
     "crps",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import betaincinv, ndtr, ndtri
 
 from graphmatern._validation import FaultList, abbreviate, as_numbers
 from graphmatern.errors import TableError
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 __all__ = [
+    "calibration_curve",
     "coverage",
     "crps",
     "crps_from_draws",
@@ -241,6 +242,42 @@ def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.95)
     """
     values, means, deviations = _aligned(y, mean, std)
     return float(np.mean(np.abs(values - means) <= half_width(level) * deviations))
+
+
+def calibration_curve(pit: ArrayLike, levels: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    """Shares of values inside their central intervals, and where they should lie.
+
+    Parameters
+    ----------
+    pit : array_like, shape (n,)
+        Probabilities that predictions gave to less than each value (probability integral transforms).
+    levels : array_like, shape (n_levels,)
+        Probabilities of the intervals.
+
+    Returns
+    -------
+    inside, low, high : ndarray, shape (n_levels,)
+        Share inside; and a band that holds that of an ideal model with probability 95 % at each level, were the values
+        independent of each other.
+
+    Examples
+    --------
+    >>> inside, low, high = calibration_curve([0.1, 0.4, 0.6, 0.9], [0.5, 0.9])
+    >>> inside.tolist()
+    [0.5, 1.0]
+    """
+    faults = FaultList("no calibration", TableError)
+    shares = as_numbers(pit, "pit", faults, minimum=0.0)
+    asked = as_numbers(levels, "levels", faults, minimum=0.0)
+    if shares.ndim != 1 or not len(shares) or (shares > 1.0).any():
+        faults.add("pit", "must be one-dimensional, of shares from 0 to 1", f"shape {shares.shape}", "See `loo`.")
+    faults.raise_if_any()
+    n = len(shares)
+    # Level at which each value just lies inside its interval; uniform for an ideal model.
+    needed = np.sort(np.abs(2.0 * shares - 1.0))
+    inside = np.searchsorted(needed, asked, side="right") / n
+    low, high = (betaincinv(asked * n + 0.5, (1.0 - asked) * n + 0.5, q) for q in (0.025, 0.975))
+    return inside, np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
 
 
 def half_width(level: Any) -> float:

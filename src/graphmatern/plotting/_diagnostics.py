@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import beta, norm
+from scipy.special import ndtr
 
 from graphmatern._validation import FaultList, as_numbers
 from graphmatern.errors import TableError
+from graphmatern.metrics import calibration_curve
 from graphmatern.plotting._fields import new_axes
 
 if TYPE_CHECKING:
@@ -61,13 +62,9 @@ def plot_calibration(
         faults.add("y", "must be one-dimensional, and `mean` and `std` like it", received, "One of each per value.")
     faults.raise_if_any()
     ax = new_axes(ax)
-    n = len(values)
     levels = np.linspace(0.0, 1.0, 101)
-    # Level at which each value just lies inside its interval; uniform for an ideal model.
-    needed = np.sort(2.0 * norm.cdf(np.abs(values - centre) / spread) - 1.0)
-    inside = np.searchsorted(needed, levels, side="right") / n
+    inside, low, high = calibration_curve(ndtr((values - centre) / spread), levels)
     if not ax.lines:
-        low, high = (beta.ppf(q, levels * n + 0.5, (1.0 - levels) * n + 0.5) for q in (0.025, 0.975))
         ax.fill_between(levels, low, high, color="0.9", linewidth=0)
         ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, linestyle=(0, (4, 3)))
     ax.plot(levels, inside, linewidth=2, label=label)

@@ -8,7 +8,8 @@ import numpy as np
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import InputError
-from graphmatern.plotting._layout import Layout, find_layout
+from graphmatern.plotting._carriageways import carriageway_shifts
+from graphmatern.plotting._layout import DEGREE, Layout, find_layout, map_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 __all__ = [
+    "UNSURE",
     "add_colorbar",
+    "colour_limits",
     "draw_map",
     "find_colours",
     "mark_nodes",
@@ -35,6 +38,7 @@ __all__ = [
 ]
 
 _EDGE_COLOUR = "0.75"
+_APART = 0.62  # of a line's width by which each of two carriageways is moved
 _MANY = 5_000  # nodes or edges from which vector formats hold a picture instead of every line
 
 
@@ -45,9 +49,27 @@ def new_axes(ax: Axes | None) -> Axes:
     return plt.subplots(figsize=(6, 5), layout="constrained")[1] if ax is None else ax
 
 
+# Colours of uncertainty on light and on dark paper: what is sure stands out, what is not fades into the paper.
+UNSURE = ("unsure", "unsure_on_dark")
+_OWN_COLOURS = {
+    "unsure": ("#2d1160", "#5b3a94", "#8d75b8", "#bdb0d6", "#e0daeb"),
+    "unsure_on_dark": ("#f3e9ff", "#c3aee6", "#8f7abf", "#5d4f86", "#37334f"),
+}
+
+
 def find_colours(cmap: str | Colormap) -> Colormap:
-    """Return a colour map by its name; raise where there is none of that name."""
+    """Return a colour map by its name; raise where there is none of that name.
+
+    Parameters
+    ----------
+    cmap : str or Colormap
+        A map, the name of one of matplotlib's, or one of `UNSURE`.
+    """
     from matplotlib import colormaps
+    from matplotlib.colors import LinearSegmentedColormap
+
+    if isinstance(cmap, str) and cmap in _OWN_COLOURS:
+        return LinearSegmentedColormap.from_list(cmap, _OWN_COLOURS[cmap])
 
     try:
         return colormaps.get_cmap(cmap)
@@ -55,6 +77,29 @@ def find_colours(cmap: str | Colormap) -> Colormap:
         faults = FaultList("nothing was drawn", InputError)
         remedy = "Such as 'viridis'; list(matplotlib.colormaps) has all of them."
         raise faults.raise_now("cmap", "must be a colour map of matplotlib", repr(cmap), remedy) from None
+
+
+def colour_limits(values: ArrayLike, low: float = 0.01, high: float = 0.99) -> tuple[float, float]:
+    """Values at the ends of a colour scale: quantiles, since a few that exceed the rest by far would grey out the rest.
+
+    Parameters
+    ----------
+    values : array_like
+        Numbers; those that are not finite do not count.
+    low, high : float
+        Shares of them below the two ends.
+
+    Examples
+    --------
+    >>> colour_limits([1.0, 2.0, float("nan"), 3.0], 0.0, 1.0)
+    (1.0, 3.0)
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    known = numbers[np.isfinite(numbers)]
+    if not known.size:
+        return 0.0, 1.0
+    ends = np.quantile(known, [low, high])
+    return float(ends[0]), float(ends[1])
 
 
 def add_colorbar(ax: Axes, mappable: Any, label: str, extend: str = "neither") -> Colorbar:
@@ -76,6 +121,18 @@ def _edge_lines(graph: Graph, layout: Layout, order: NDArray[np.int64], **style:
     if rows.geometry is not None and layout.is_map:
         lines = [own if line is None else line for own, line in zip(straight, rows.geometry, strict=True)]
     return LineCollection(lines, zorder=1, rasterized=len(rows) > _MANY, capstyle="round", **style)
+
+
+def _draw_apart(ax: Axes, graph: Graph, lines: LineCollection, order: NDArray[np.int64], width: float) -> None:
+    """Add lines to a map, carriageways beside each other however small the map."""
+    ax.add_collection(lines)
+    shifts = carriageway_shifts(graph)
+    if shifts is None or ax.figure is None:
+        return
+    # Lines that are moved by points no longer count when the map's extent is found: say it first.
+    ax.update_datalim(np.vstack(lines.get_segments()))
+    lines.set_offsets(shifts[order] * (_APART * width / 72.0))
+    lines.set_offset_transform(ax.figure.dpi_scale_trans)
 
 
 def draw_map(ax: Axes, graph: Graph, values: Floats | None, *, node_scale: float = 1.0, **style: Any) -> PathCollection:
@@ -109,33 +166,57 @@ def draw_map(ax: Axes, graph: Graph, values: Floats | None, *, node_scale: float
         lines = _edge_lines(
             graph, layout, order, colors=_EDGE_COLOUR, linewidths=width if layout.is_map else 0.4 * width
         )
-    ax.add_collection(lines)
+    _draw_apart(ax, graph, lines, order, width)
     x, y = layout.places[front].T
     nodes = ax.scatter(x, y, s=size, linewidths=0, zorder=2, rasterized=graph.n_nodes > _MANY, **fixed)
     ax.autoscale_view()
-    _set_aspect(ax, layout)
+    ax.set_aspect(layout.aspect)
     ax.set_axis_off()
+    if not layout.is_map and graph.n_nodes > 1:
+        said = "no positions known: neighbours are placed near each other"
+        ax.text(1.0, -0.01, said, transform=ax.transAxes, ha="right", va="top", color="0.45", fontsize="small")
+    _add_scale_bar(ax, graph, layout)
     return nodes
 
 
-def mark_nodes(ax: Axes, graph: Graph, nodes: Any, marker: str = "o") -> None:
-    """Mark some nodes of a map, by name: with rings, or with crosses."""
+def _add_scale_bar(ax: Axes, graph: Graph, layout: Layout) -> None:
+    """Add a bar of a round length below a map, where the length of its unit is known."""
+    unit = DEGREE / layout.aspect if layout.is_degrees else map_scale(graph)
+    width = float(np.ptp(layout.places[:, 0]))
+    if unit is None or not width > 0:
+        return
+    room = 0.25 * width * unit
+    power = 10.0 ** np.floor(np.log10(room))
+    length = max(factor * power for factor in (1, 2, 5) if factor * power <= room)
+    words = f"{length:,g}"
+    if layout.is_degrees:
+        words = f"{length / 1000:,g} km" if length >= 1000 else f"{length:g} m"
+    right, low = layout.places.max(axis=0)[0], layout.places.min(axis=0)[1]
+    below = low - 0.04 * float(np.ptp(layout.places[:, 1]))
+    ax.plot([right - length / unit, right], [below, below], color="0.3", linewidth=2, solid_capstyle="butt", zorder=3)
+    ax.text(right - 0.5 * length / unit, below, f"{words}\n", ha="center", va="center", color="0.3", fontsize="small")
+
+
+def mark_nodes(ax: Axes, graph: Graph, nodes: Any, marker: str = "o", label: str = "observed") -> None:
+    """Mark some nodes of a map, by name: with rings, which a legend explains, or with crosses.
+
+    Rings shrink with their number, so that the field between them is seen.
+    """
     places = find_layout(graph).places[graph.locate(nodes)]
-    size = float(np.clip(4_000 / max(len(places), 1), 5.0, 30.0))
-    colours: dict[str, Any] = {"color": "black"}
-    if marker == "o":
-        colours = {"facecolors": "none", "edgecolors": "black"}
+    count = max(len(places), 1)
+    size = float(np.clip(1_800 / count, 1.5, 26.0))
     x, y = places.T
-    ax.scatter(x, y, s=size, marker=marker, linewidths=0.5 if marker == "o" else 1.5, zorder=3, **colours)
-
-
-def _set_aspect(ax: Axes, layout: Layout) -> None:
-    """Equal distances look equal; degrees of longitude are shorter than degrees of latitude."""
-    low, high = layout.places.min(axis=0), layout.places.max(axis=0)
-    in_range = max(-low[0], high[0]) <= 180 and max(-low[1], high[1]) <= 90
-    far = np.abs(layout.places).min(axis=0).max() > 10
-    is_degrees = layout.is_map and layout.depth is None and in_range and (high - low).max() < 5 and far
-    ax.set_aspect(1.0 / np.cos(np.radians(layout.places[:, 1].mean())) if is_degrees else 1.0)
+    if marker != "o":
+        ax.scatter(x, y, s=30.0, marker=marker, linewidths=1.5, zorder=3, color="black")
+        return
+    style: dict[str, Any] = {"facecolors": "none", "edgecolors": "black"}
+    width = float(np.clip(6.0 / np.sqrt(count), 0.25, 0.8))
+    rings = ax.scatter(
+        x, y, s=size, marker=marker, linewidths=width, zorder=3, label=f"{label} ({len(places):,})", **style
+    )
+    below: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.0, 0.0), "borderpad": 0.0}
+    if len(places):
+        ax.legend(handles=[rings], frameon=False, fontsize="small", handletextpad=0.2, **below)
 
 
 def plot_graph(graph: Graph, ax: Axes | None = None) -> Axes:
@@ -172,6 +253,7 @@ def plot_field(
     cmap: str | Colormap = "viridis",
     limits: tuple[float, float] | None = None,
     marked: Any = None,
+    title: str = "",
 ) -> Axes:
     """Draw a function on the nodes as colours on a map; an edge has the mean colour of its ends.
 
@@ -191,10 +273,13 @@ def plot_field(
         Values at the ends of the colour bar.
     marked : sequence of hashable, optional
         Names of nodes to mark with a ring, such as those with data.
+    title : str
+        What the map shows, and when.
 
     Returns
     -------
     Axes
+        A bar gives the scale where it is known; a map whose places are made up says so.
 
     Examples
     --------
@@ -219,6 +304,8 @@ def plot_field(
     if marked is not None:
         mark_nodes(ax, graph, marked)
     add_colorbar(ax, nodes, label, extend)
+    if title:
+        ax.set_title(title)
     return ax
 
 

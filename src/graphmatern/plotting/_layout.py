@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Layout", "find_layout"]
+__all__ = ["DEGREE", "Layout", "find_layout", "map_scale"]
+
+DEGREE = 111_195.0  # metres of a degree of latitude
 
 _SMALL = 150  # nodes of a component up to which all its distances are kept, by springs (Kamada and Kawai)
 _PIVOTS = 60  # nodes from which distances are measured in larger ones
@@ -41,6 +43,26 @@ class Layout:
     is_map: bool
     depth: Floats | None = None
 
+    @property
+    def is_degrees(self) -> bool:
+        """Whether the places look like longitudes and latitudes of a region."""
+        low, high = self.places.min(axis=0), self.places.max(axis=0)
+        in_range = max(-low[0], high[0]) <= 180 and max(-low[1], high[1]) <= 90
+        far = np.abs(self.places).min(axis=0).max() > 10
+        return bool(self.is_map and self.depth is None and in_range and (high - low).max() < 15 and far)
+
+    @property
+    def aspect(self) -> float:
+        """How much longer a unit upwards is than one rightwards: degrees of longitude shrink towards the poles."""
+        return float(1.0 / np.cos(np.radians(self.places[:, 1].mean()))) if self.is_degrees else 1.0
+
+    @property
+    def note(self) -> str:
+        """What must be said about places that are not positions."""
+        if self.is_map:
+            return "" if self.depth is None else "Seen from above and to the side."
+        return "The graph has no positions: nodes are placed so that neighbours are near each other."
+
 
 def find_layout(graph: Graph) -> Layout:
     """Positions in the plane, computed once and kept with the graph.
@@ -50,6 +72,23 @@ def find_layout(graph: Graph) -> Layout:
     are kept as far as the plane allows, component by component.
     """
     return graph.cached("layout", lambda: _find_layout(graph))
+
+
+def map_scale(graph: Graph) -> float | None:
+    """How long one unit of the coordinates is, in the unit of the edges' lengths; None where it cannot be told.
+
+    The straightest edges are as long as their ends are apart, up to a power of ten between the two units.
+    """
+    layout, rows = find_layout(graph), graph._rows
+    if not layout.is_map or layout.depth is not None or layout.is_degrees or rows.length is None or not len(rows):
+        return None
+    straight = np.hypot(*(layout.places[rows.source] - layout.places[rows.target]).T)
+    known = straight > 0
+    if not known.any():
+        return None
+    ratio = float(np.quantile(rows.length[known] / straight[known], 0.1))
+    power = 10.0 ** np.round(np.log10(ratio))
+    return float(power) if abs(ratio / power - 1.0) < 0.05 else None
 
 
 def _find_layout(graph: Graph) -> Layout:

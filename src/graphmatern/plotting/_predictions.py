@@ -8,7 +8,15 @@ import numpy as np
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import InputError
-from graphmatern.plotting._fields import add_colorbar, draw_map, find_colours, mark_nodes, plot_field
+from graphmatern.plotting._fields import (
+    UNSURE,
+    add_colorbar,
+    colour_limits,
+    draw_map,
+    find_colours,
+    mark_nodes,
+    plot_field,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,10 +27,10 @@ if TYPE_CHECKING:
 
     from graphmatern.graph import Graph
 
-__all__ = ["plot_classes", "plot_prediction"]
+__all__ = ["CLASS_COLOURS", "plot_classes", "plot_prediction"]
 
 # Paul Tol's "muted" scheme, which readers with any kind of colour vision can tell apart.
-_CLASS_COLOURS = (
+CLASS_COLOURS = (
     "#332288", "#DDCC77", "#117733", "#CC6677", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#777777",
 )  # fmt: skip
 _CONTINUOUS = 256  # colours of a map whose neighbours look alike; a map of fewer is a list of different ones
@@ -57,11 +65,13 @@ def plot_prediction(
     *,
     ax: Axes | None = None,
     label: str = "",
+    unit: str = "",
+    title: str = "",
     cmap: str | Colormap = "viridis",
     limits: tuple[float, float] | None = None,
     marked: Any = None,
 ) -> NDArray[Any]:
-    """Draw predictions and, beside them, their standard deviations.
+    """Draw predictions and, beside them, how uncertain they are: the paler, the less is known.
 
     Parameters
     ----------
@@ -75,6 +85,10 @@ def plot_prediction(
         Where to draw the predictions alone.
     label : str
         What is predicted, with its unit.
+    unit : str
+        The unit alone, for the colour bars: "mph" and "± mph"; by default the label is on both.
+    title : str
+        What is predicted, and when.
     cmap : str or Colormap
         Colour map of the mean.
     limits : tuple of float, optional
@@ -94,14 +108,18 @@ def plot_prediction(
     >>> left, right = gm.plotting.plot_prediction(city, city.degrees, np.ones(city.n_nodes))
     """
     pair = _chosen_axes(axes, ax)
-    plot_field(graph, mean, pair[0], label=label, cmap=cmap, limits=limits, marked=marked).set_title("mean")
+    bar = label or unit
+    plot_field(graph, mean, pair[0], label=bar, cmap=cmap, limits=limits, marked=marked)
+    pair[0].set_title(f"{title}: predicted mean" if title else "predicted mean")
     if len(pair) == 1:
         return pair
     # A few nodes far from all data exceed the rest by far; the colours are for the rest.
     spread = graph.arrange(std, missing=True)
-    clipped = (np.nanmin(spread), np.nanquantile(spread, 0.98)) if np.isfinite(spread).any() else None
-    plot_field(graph, spread, pair[1], label=label, limits=clipped, cmap="plasma", marked=marked)
-    pair[1].set_title("standard deviation")
+    clipped = colour_limits(spread, 0.0, 0.98) if np.isfinite(spread).any() else None
+    plot_field(
+        graph, spread, pair[1], label=f"± {unit or label}".rstrip(), limits=clipped, cmap=UNSURE[0], marked=marked
+    )
+    pair[1].set_title("standard deviation (pale: uncertain)")
     return pair
 
 
@@ -160,21 +178,23 @@ def plot_classes(
     else:
         _draw_categories(pair[0], graph, share.argmax(axis=1), classes, cmap)
         if marked is not None:
-            mark_nodes(pair[0], graph, marked)
+            mark_nodes(pair[0], graph, marked, label="labelled")
         pair[0].set_title("most probable class")
     if len(pair) == 1:
         return pair
     with np.errstate(divide="ignore", invalid="ignore"):
         entropy = -np.where(share > 0, share * np.log(share), 0.0).sum(axis=1) / np.log(len(classes))
-    plot_field(graph, entropy, pair[1], cmap="plasma", limits=(0.0, 1.0), marked=marked, label="1 = all equally likely")
+    plot_field(
+        graph, entropy, pair[1], cmap=UNSURE[0], limits=(0.0, 1.0), marked=marked, label="1 = all equally likely"
+    )
     pair[1].set_title("uncertainty (entropy)")
     return pair
 
 
 def _class_colours(count: int, cmap: str | Colormap | None) -> Any:
     """One colour per class; shape (count, 4), or names of colours."""
-    if cmap is None and count <= len(_CLASS_COLOURS):
-        return _CLASS_COLOURS[:count]
+    if cmap is None and count <= len(CLASS_COLOURS):
+        return CLASS_COLOURS[:count]
     colours = find_colours("turbo" if cmap is None else cmap)
     if colours.N >= _CONTINUOUS:
         return colours(np.linspace(0.0, 1.0, count))

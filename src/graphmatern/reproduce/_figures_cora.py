@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphmatern.plotting._predictions import _CLASS_COLOURS
+from graphmatern.plotting import CLASS_COLOURS
 from graphmatern.reproduce._cora import cora_codes, cora_data, split_papers, topic_probabilities
 from graphmatern.reproduce._kernels import Protocol
 
@@ -74,11 +74,11 @@ def _draw_nodes(ax: Axes, result: dict[str, Any], colours: Any, size: float, mar
 
 
 def _truth(ax: Axes, result: dict[str, Any], size: float) -> None:
-    _draw_nodes(ax, result, np.array(_CLASS_COLOURS)[result["truth"]], size)
+    _draw_nodes(ax, result, np.array(CLASS_COLOURS)[result["truth"]], size)
 
 
 def _prediction(ax: Axes, result: dict[str, Any], size: float) -> None:
-    _draw_nodes(ax, result, np.array(_CLASS_COLOURS)[result["predicted"]], size, marked=result["train"])
+    _draw_nodes(ax, result, np.array(CLASS_COLOURS)[result["predicted"]], size, marked=result["train"])
 
 
 def _errors(ax: Axes, result: dict[str, Any], size: float) -> None:
@@ -97,7 +97,7 @@ def _legend(figure: Figure, names: dict[str, str], columns: int) -> None:
 
 def _topic_names(result: dict[str, Any]) -> dict[str, str]:
     names = [topic.replace("_", " ") for topic in result["topics"]]
-    return dict(zip(names, _CLASS_COLOURS, strict=False))
+    return dict(zip(names, CLASS_COLOURS, strict=False))
 
 
 _ERROR_NAMES = {"predicted right": _RIGHT, "predicted wrong": _WRONG, "training paper": _KNOWN}

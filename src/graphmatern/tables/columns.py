@@ -200,6 +200,8 @@ class ValueColumns:
         Node names, values, standard deviations of the values' errors.
     road, distance, fraction : str, optional
         For values at points on edges: the edge's id, and the distance from its source or the share of it.
+    snap_limit : float, optional
+        How far points given by coordinates may lie from the nearest edge; see `Graph.attach`.
     """
 
     node: str | None = None
@@ -208,6 +210,7 @@ class ValueColumns:
     road: str | None = None
     distance: str | None = None
     fraction: str | None = None
+    snap_limit: float | None = None
 
 
 class PointColumns(NamedTuple):

@@ -1,0 +1,128 @@
+"""Points in the plane, such as sensors by longitude and latitude, brought to the nearest edge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from scipy.spatial import cKDTree
+
+from graphmatern._validation import FaultList, abbreviate, as_numbers
+from graphmatern.errors import GraphError, TableError
+from graphmatern.tables import position_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from graphmatern.graph._edge_rows import EdgeRows
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["METRES_PER_DEGREE", "are_degrees", "edge_lines", "nearest_on_edges", "read_points"]
+
+METRES_PER_DEGREE = 6_371_008.8 * np.pi / 180.0  # of latitude, on the mean sphere
+
+
+def are_degrees(points: Floats) -> bool:
+    """Whether coordinates can be longitudes and latitudes."""
+    return bool((np.abs(points) <= [180.0, 90.0]).all())
+
+
+def edge_lines(rows: EdgeRows, positions: Floats | None) -> list[Floats]:
+    """Polylines of the edges: their geometry where known, else straight between their ends."""
+    geometry: Sequence[Floats | None] = rows.geometry or [None] * len(rows)
+    if positions is None and any(line is None for line in geometry):
+        faults = FaultList("there are no lines", GraphError)
+        remedy = "Give the graph positions of its nodes, or the geometry of its edges."
+        raise faults.raise_now("graph", "must have positions", "a graph without", remedy)
+    ends = zip(rows.source, rows.target, geometry, strict=True)
+    return [np.asarray(positions)[[s, t], :2] if line is None else line for s, t, line in ends]
+
+
+def read_points(points: Any, x: str | None, y: str | None) -> tuple[pd.Index[Any], Floats]:
+    """Names and coordinates of points, from a table or a GeoDataFrame."""
+    faults = FaultList("the points were not attached", TableError)
+    if not isinstance(points, pd.DataFrame | pd.Series):
+        remedy = "Such as a table with longitude and latitude, or a GeoDataFrame of points."
+        raise faults.raise_now("points", "must be a table of points", type(points).__name__, remedy)
+    if x is None and y is None and hasattr(points, "geom_type"):
+        kinds = set(points.geom_type)
+        if kinds != {"Point"}:
+            raise faults.raise_now("points", "must be points", abbreviate(sorted(map(str, kinds))), "Use centroids.")
+        shapes = points.geometry
+        return points.index, np.column_stack([shapes.x, shapes.y]).astype(np.float64)
+    table = points.to_frame() if isinstance(points, pd.Series) else points
+    pair = (x, y) if x is not None and y is not None else position_columns(table)
+    if pair is None or any(column not in table.columns for column in pair):
+        received = f"columns {abbreviate(map(str, table.columns))}"
+        raise faults.raise_now("points", "must have columns of coordinates", received, "Name them: `x` and `y`.")
+    places = np.column_stack([as_numbers(table[column], str(column), faults) for column in pair])
+    faults.raise_if_any()
+    return table.index, places
+
+
+def nearest_on_edges(lines: list[Floats], points: Floats) -> tuple[Longs, Floats, Floats, Floats]:
+    """The nearest edge of each point, and the nearest place on it.
+
+    Parameters
+    ----------
+    lines : list of ndarray (n_points, 2)
+        The edges.
+    points : ndarray, shape (n, 2)
+        The points.
+
+    Returns
+    -------
+    edge : ndarray of int64, shape (n,)
+    share : ndarray, shape (n,)
+        Of the line's length before that place.
+    moved : ndarray, shape (n,)
+        Distance from the point: metres where coordinates are degrees, else in their unit.
+    place : ndarray, shape (n, 2)
+    """
+    corners = np.vstack(lines)
+    # In metres around the middle of the map, or as they are.
+    scale = np.ones(2)
+    if are_degrees(corners) and are_degrees(points):
+        scale = METRES_PER_DEGREE * np.array([np.cos(np.radians(corners[:, 1].mean())), 1.0])
+    starts, ends, edge, before = _segments([line * scale for line in lines])
+    where = points * scale
+    # Long segments are cut for the search, so that the middle of the nearest piece is near.
+    length = np.hypot(*(ends - starts).T)
+    piece = 2.0 * max(float(np.median(length)), 1e-12)
+    count = np.maximum(np.ceil(length / piece).astype(np.int64), 1)
+    owner = np.repeat(np.arange(len(length)), count)
+    step = (np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + 0.5) / count[owner]
+    tree = cKDTree(starts[owner] + step[:, None] * (ends - starts)[owner])
+    bound = tree.query(where)[0]
+    found = tree.query_ball_point(where, bound + 0.5 * piece + 1e-9)
+    share, moved, place = np.empty(len(points)), np.empty(len(points)), np.empty((len(points), 2))
+    chosen = np.empty(len(points), dtype=np.int64)
+    total = np.bincount(edge, length, minlength=len(lines))
+    for k, near in enumerate(found):
+        segment = np.unique(owner[near])
+        along = ends[segment] - starts[segment]
+        size = np.maximum((along**2).sum(axis=1), 1e-300)
+        t = np.clip(((where[k] - starts[segment]) * along).sum(axis=1) / size, 0.0, 1.0)
+        foot = starts[segment] + t[:, None] * along
+        distance = np.hypot(*(foot - where[k]).T)
+        best = int(distance.argmin())
+        s = segment[best]
+        chosen[k], moved[k], place[k] = edge[s], distance[best], foot[best] / scale
+        share[k] = (before[s] + t[best] * length[s]) / max(total[edge[s]], 1e-300)
+    return chosen, np.clip(share, 0.0, 1.0), moved, place
+
+
+def _segments(lines: list[Floats]) -> tuple[Floats, Floats, Longs, Floats]:
+    """Starts and ends of all straight pieces, the lines they belong to, and the lengths before them."""
+    starts = np.vstack([line[:-1] for line in lines])
+    ends = np.vstack([line[1:] for line in lines])
+    edge = np.repeat(np.arange(len(lines)), [len(line) - 1 for line in lines])
+    length = np.hypot(*(ends - starts).T)
+    run = np.cumsum(length) - length
+    first = np.concatenate([[0], np.cumsum([len(line) - 1 for line in lines])[:-1]])
+    return starts, ends, edge, run - run[first][edge]
