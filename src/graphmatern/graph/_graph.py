@@ -794,8 +794,8 @@ class Graph:
         Examples
         --------
         >>> import graphmatern as gm, pandas as pd
-        >>> road = gm.Graph.from_edges([("a", "b")], length=[100.0], positions={"a": [0.0, 0.0], "b": [100.0, 0.0]})
-        >>> sensors = pd.DataFrame({"x": [25.0, 100.0], "y": [3.0, -4.0]}, index=["s1", "s2"])
+        >>> road = gm.Graph.from_edges([("a", "b")], length=[100.0], positions={"a": [500, 0], "b": [600, 0]})
+        >>> sensors = pd.DataFrame({"x": [525.0, 600.0], "y": [3.0, -4.0]}, index=["s1", "s2"])
         >>> bigger, report = road.attach(sensors)
         >>> report[["node", "fraction", "moved"]]
            node  fraction  moved
