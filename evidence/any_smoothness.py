@@ -202,7 +202,7 @@ class Clock:
         setattr(owner, method, timed)
 
 
-def growth() -> list[str]:
+def growth(sizes: tuple[int, ...] = (10_000, 100_000, 1_050_000)) -> list[str]:
     """A million nodes, and how time grows with them."""
     from graphmatern.sparse import BlockFactor
 
@@ -219,7 +219,7 @@ def growth() -> list[str]:
         "| nodes | ν learned | fields | fit, s | evaluations | factor | inverse | determinants | traces | GiB |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for n in (10_000, 100_000, 1_050_000):
+    for n in sizes:
         graph = gm.make_roads(n, seed=0)
         nodes, y = simulate(graph, 1.5, 0, 0.1)
         clock.seconds.clear()
