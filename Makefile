@@ -66,7 +66,12 @@ minimum:  ## the tests with the oldest supported dependencies, in their own envi
 	  touch .venv-minimum/.ready; }
 	.venv-minimum/bin/pytest -n $(JOBS) -q
 
-evidence: $(VENV)/.ready browser  ## slow proofs; figures in evidence/*.md
+.venv-mcmc/.ready: evidence/mcmc/requirements.txt
+	$(PYTHON) -m venv .venv-mcmc
+	PIP_CONSTRAINT= .venv-mcmc/bin/pip install -qq --requirement evidence/mcmc/requirements.txt
+	@touch $@
+
+evidence: $(VENV)/.ready .venv-mcmc/.ready browser  ## slow proofs; figures in evidence/*.md
 	set -e; for proof in evidence/[a-z]*.py; do echo "$$proof"; $(BIN)/python $$proof; done
 	$(BIN)/python benchmarks/run.py --section shapes growth --without-peers --out evidence/sparse
 
@@ -78,5 +83,5 @@ docs: $(VENV)/.docs  ## the documentation, in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 clean:  ## remove environments, caches and generated output
-	rm -rf .venv .venv-minimum .venv-bench-* build demo results docs/_build docs/api docs/gallery docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-minimum .venv-mcmc .venv-bench-* build demo results docs/_build docs/api docs/gallery docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

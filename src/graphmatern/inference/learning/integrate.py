@@ -53,8 +53,8 @@ __all__ = [
 ]
 
 _MOST_OBSERVATIONS, _MOST_NODES, _MOST_NODES_OF_MOMENTS = 2_000, 60_000, 6_000  # beyond, "auto" does not integrate
-_POINTS = (48, 96, 160, 256)  # for one, two, three and more parameters, where evaluations take next to no time
-_CHEAP = 160  # observations
+_POINTS = (48, 120, 240, 400)  # for one, two, three and more parameters, where evaluations take next to no time
+_CHEAP = 100  # observations
 _KEPT, _KEPT_SOME, _KEPT_FEW = 24, 12, 8  # components of the mixture; where they differ less; where they take long
 _HOPELESS = 8.0  # nats by which a candidate is worse than the best, so that it has no part in the mixture
 _LEAST_WEIGHT = 1e-3  # of a component
