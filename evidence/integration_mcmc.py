@@ -269,9 +269,9 @@ def main() -> None:
         "",
         "Eight problems on graphs of 63 to 1,016 nodes, default priors. The chains are NumPyro's NUTS (four, from the",
         "formulas; Gaussian noise integrated out). The largest difference, over all parameters or nodes: of the means",
-        "of the logarithms of the parameters, in standard deviations; of their standard deviations, relative; of latent",
-        "means, in standard deviations; of latent standard deviations, relative; of the ends of 95 % intervals of the",
-        "process, in standard deviations; of class probabilities. Asked for: "
+        "of the logarithms of the parameters, in standard deviations; of their standard deviations, relative; of",
+        "latent means, in standard deviations; of latent standard deviations, relative; of the ends of 95 % intervals",
+        "of the process, in standard deviations; of class probabilities. Asked for: "
         + ", ".join(f"{name} {value}" for name, value in ASKED.items())
         + "; what exceeds that is in bold.",
         f"Made by `python evidence/integration_mcmc.py` on {dt.date.today().isoformat()}.",

@@ -3,8 +3,8 @@
     python sample.py problem.npz answer.npz --draws 5000 --chains 4
 
 The process is f = U diag(√(a Ψ(λ))) z with Ψ(λ) = (2ν/κ² + λ)^(−ν), a = σ² N / Σ Ψ, and the logarithms of all
-parameters are normal a priori. With Gaussian noise f and a constant with a flat prior are integrated out; otherwise z is sampled
-with the parameters, and the constant, N(0, 10²), is added to the coefficient of the constant eigenvector.
+parameters are normal a priori. With Gaussian noise f and a constant with a flat prior are integrated out; otherwise z
+is sampled with the parameters, and the constant, N(0, 10²), is added to the coefficient of the constant eigenvector.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ __all__ = [
 _MOST_OBSERVATIONS, _MOST_NODES, _MOST_NODES_OF_MOMENTS = 2_000, 60_000, 6_000  # beyond, "auto" does not integrate
 _POINTS = (48, 120, 240, 400)  # for one, two, three and more parameters, where evaluations take next to no time
 _CHEAP = 100  # observations
-_KEPT, _KEPT_SOME, _KEPT_FEW = 24, 12, 8  # components of the mixture; where they differ less; where they take long
+_KEPT, _KEPT_SOME, _KEPT_FEW = 64, 24, 8  # components of the mixture; where they differ less; where they take long
 _HOPELESS = 8.0  # nats by which a candidate is worse than the best, so that it has no part in the mixture
 _LEAST_WEIGHT = 1e-3  # of a component
 _VARIANCE_OF_CLASSES = 20.0  # centre of its prior; see `default_priors`
@@ -184,7 +184,7 @@ class Effort:
         """How many points are evaluated: fewer where each takes longer, and the density is closer to normal."""
         most = _POINTS[min(n_parameters, len(_POINTS)) - 1] if n_parameters else 1
         share = float(np.clip(_CHEAP / self.count, 0.25, 1.0))
-        return max(24, round(most * share * (1.0 if self.exact else 0.4)))
+        return max(24, round(most * share * (1.0 if self.exact else 0.8)))
 
     @property
     def n_components(self) -> int:
