@@ -233,4 +233,6 @@ def uses_normalized(estimator: Any) -> bool | None:
     """Whether an estimator uses the normalised Laplacian: as asked for, or as its kernel requires; None if open."""
     if estimator.normalized is not None:
         return bool(estimator.normalized)
+    if estimator.kernel is not None and estimator.kernel.requires_plain:
+        return False
     return True if estimator.kernel is not None and estimator.kernel.requires_normalized else None

@@ -17,9 +17,10 @@ from graphmatern.errors import NumericalError
 from graphmatern.inference.learning.explore import Explored, explore, few_of, normal_points
 from graphmatern.inference.learning.optimize import curvature
 from graphmatern.inference.learning.parameters import PriorsAndBounds
-from graphmatern.inference.learning.priors import Beta, LogNormal
+from graphmatern.inference.learning.priors import Beta, LogNormal, PCPrior
 from graphmatern.inference.mixture import Mixture
 from graphmatern.inference.threads import small_matrix_threads
+from graphmatern.kernels import ArealKernel
 from graphmatern.likelihoods import Gaussian, StudentT
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def default_priors(problem: Problem) -> dict[str, Prior]:
       over a lengthscale longer than the graph, the process varies more than the data show.
     * noise: log-normal around a tenth of the variance of the data, within a factor of 28 with 95 %; for Student's t
       the scale is that of a standard deviation, and df − 2 is around 8, within a factor of 20.
-    * dispersion of counts: log-normal around 0.3, within a factor of 19. Shares are Beta(2, 2).
+    * dispersion of counts: log-normal around 0.3, within a factor of 19. Laziness is Beta(2, 2).
+    * of areas, mixing is Beta(1/2, 1/2), and the standard deviation has a `PCPrior`: above 1 with 1 % for rates and
+      classes (Simpson et al. 2017), above three times that of the data for measurements.
     """
     graph, rules = problem.graph, problem.rules
     neighbours = max(2.0 * graph.n_edges / graph.n_nodes, 1e-3)
@@ -83,9 +86,13 @@ def default_priors(problem: Problem) -> dict[str, Prior]:
         "df": LogNormal(8.0, 1.5),
         "dispersion": LogNormal(0.3, 1.5),
         "laziness": Beta(2.0, 2.0),
+        "mixing": Beta(0.5, 0.5),
     }
+    if isinstance(problem.kernel, ArealKernel):
+        typical = isinstance(problem.likelihood, Gaussian | StudentT)
+        usual["variance"] = PCPrior(above=3.0 * float(np.sqrt(spread)) if typical else 1.0, probability=0.01)
     for word, (low, high) in rules.bounds.items():
-        if word in usual and word != "laziness":  # whoever gives bounds knows more than we do
+        if word in usual and word not in ("laziness", "mixing"):  # whoever gives bounds knows more than we do
             usual[word] = LogNormal(float(np.sqrt(low) * np.sqrt(high)), 0.5 * float(np.log(high / low)))
     return usual | dict(rules.priors)
 

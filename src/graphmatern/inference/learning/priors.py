@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Beta", "Gamma", "HalfNormal", "LogNormal", "PCPrior", "Prior"]
 
+_SHARES = ("laziness", "mixing")
 _HUGE = 300.0  # of a logarithm: beyond, exponentials overflow
 
 
@@ -53,7 +54,7 @@ class Prior(ABC):
     def suitable(self, label: str) -> bool:
         """Whether it suits a parameter, by the last word of its label."""
         word = label.rpartition(".")[2]
-        return word != "laziness" if self.suits is None else word in self.suits
+        return word not in _SHARES if self.suits is None else word in self.suits
 
     def _check(self, **numbers: float) -> None:
         """Raise unless all of these are positive."""
@@ -188,7 +189,7 @@ class Beta(Prior):
 
     a: float
     b: float
-    suits: ClassVar[tuple[str, ...] | None] = ("laziness",)
+    suits: ClassVar[tuple[str, ...] | None] = _SHARES
 
     def __post_init__(self) -> None:
         self._check(a=self.a, b=self.b)

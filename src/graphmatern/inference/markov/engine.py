@@ -17,10 +17,11 @@ from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError, ResourceError
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
 from graphmatern.inference.learning.rehearsal import is_large, part_of_graph
+from graphmatern.inference.markov.areal import areal_engine
 from graphmatern.inference.markov.precision import markov_precision
 from graphmatern.inference.markov.process import MarkovProcess, Workspace
 from graphmatern.inference.process import Engine
-from graphmatern.kernels import Matern
+from graphmatern.kernels import ArealKernel, Matern
 from graphmatern.sparse import power_nnz
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def smoothnesses(kernel: object, rules: PriorsAndBounds | None = None) -> tuple[
     if isinstance(kernel, Matern):
         nu = kernel.values()["nu"]
         return (int(nu),) if nu == round(nu) and nu >= 1 else ()
-    return ()
+    return (1,) if isinstance(kernel, ArealKernel) else ()  # a precision of the pattern of the Laplacian
 
 
 class MarkovEngine(Engine):
@@ -110,6 +111,8 @@ class MarkovEngine(Engine):
     @classmethod
     def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Self]]:
         """One engine for each smoothness that the kernel leaves open, within bounds."""
+        if isinstance(problem.kernel, ArealKernel):
+            return areal_engine(problem).candidates(problem, groups)  # type: ignore[return-value]
         faults = FaultList("nothing was fitted", KernelError)
         if not smoothnesses(problem.kernel):
             rule = "must be Matérn of integer smoothness for engine='markov'"
