@@ -37,7 +37,10 @@ Y: dict[str, tuple[Likelihood, list[list[float]]]] = {
 BY_SITES = [
     replace(one, kernel=MATERN[2])
     for one in ENGINES
-    if one.any_sites and one.name.split(",")[0] not in ("markov 1", "markov 3") and "held" not in one.name
+    if one.any_sites
+    and not one.plain
+    and one.name.split(",")[0] not in ("markov 1", "markov 3")
+    and "held" not in one.name
 ]
 
 

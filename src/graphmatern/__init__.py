@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from graphmatern.inference import Gamma as Gamma
     from graphmatern.inference import HalfNormal as HalfNormal
     from graphmatern.inference import LogNormal as LogNormal
+    from graphmatern.inference import Normal as Normal
     from graphmatern.inference import PCPrior as PCPrior
     from graphmatern.kernels import BYM2 as BYM2
     from graphmatern.kernels import ICAR as ICAR
@@ -48,7 +49,7 @@ _SUBMODULES = ("datasets", "errors", "graph", "io", "interop", "kernels", "likel
 _EXPORTS = {
     "estimators": ("GraphFieldRegressor", "GraphGPClassifier", "GraphGPRegressor", "load"),
     "graph": ("Graph", "Spectrum", "make_city", "make_roads"),
-    "inference": ("Beta", "Gamma", "HalfNormal", "LogNormal", "PCPrior"),
+    "inference": ("Beta", "Gamma", "HalfNormal", "LogNormal", "Normal", "PCPrior"),
     "kernels": (
         "BYM2",
         "BoundKernel",

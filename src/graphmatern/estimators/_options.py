@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from graphmatern._validation import check_positive, check_whole, note_choice, note_flag
 from graphmatern.graph import Graph
-from graphmatern.inference import PriorsAndBounds, Search
+from graphmatern.inference import Normal, OfRoot, PCPrior, Prior, PriorsAndBounds, Search
 from graphmatern.kernels import Kernel
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ _SHARED = {
         "dict of str to Prior, optional",
         (
             'Priors of learned parameters, such as ``{"lengthscale": gm.LogNormal(median=10.0, spread=1.0)}``: also\n'
-            "`gm.HalfNormal`, `gm.Gamma`, `gm.Beta` (of shares) and `gm.PCPrior`. Parameters that are integrated over\n"
-            "have weak ones by default (see ``integrate``)."
+            '`gm.HalfNormal`, `gm.Gamma`, `gm.Beta` (of shares) and `gm.PCPrior`; "sigma" is the square root of the\n'
+            "variance. Parameters that are integrated over have weak ones by default (see ``integrate``)."
         ),
     ),
     "integrate": (
@@ -161,8 +162,20 @@ def check_options(estimator: Any, labels: Sequence[str], faults: FaultList, held
     faults.raise_if_any()
     named = {"nu": True, "lengthscale": True, "variance": True} if kernel is None else _free_words(kernel)
     idle = [word for word, free in named.items() if not free]
+    _check_priors(estimator, faults)
     rules_of(estimator).check([*named, *labels], [*idle, *held], faults)
     faults.raise_if_any()
+
+
+def _check_priors(estimator: Any, faults: FaultList) -> None:
+    """Note priors that are two of one parameter, or of coefficients that there are not."""
+    priors = estimator.priors if isinstance(estimator.priors, Mapping) else {}
+    if {"sigma", "variance"} <= set(priors):
+        received = "both 'sigma' and 'variance'"
+        faults.add("priors", "must name one of these, which are one parameter", received, "sigma² is the variance.")
+    if not hasattr(estimator, "covariates") and any(isinstance(prior, Normal) for prior in priors.values()):
+        rule = f"must not be gm.Normal, which is of coefficients of covariates, for {type(estimator).__name__}"
+        faults.add("priors", rule, repr(dict(priors)), "Use gm.LogNormal or others.")
 
 
 def _check_kinds(estimator: Any, faults: FaultList) -> None:
@@ -212,8 +225,16 @@ def _free_words(kernel: Kernel) -> dict[str, bool]:
 
 
 def rules_of(estimator: Any) -> PriorsAndBounds:
-    """Bounds and priors of an estimator."""
-    return PriorsAndBounds(*({} if given is None else given for given in (estimator.bounds, estimator.priors)))
+    """Bounds and priors of an estimator's parameters; priors of coefficients of the mean are left out."""
+    bounds, priors = ({} if given is None else given for given in (estimator.bounds, estimator.priors))
+    if not isinstance(priors, Mapping):  # for a message
+        return PriorsAndBounds(bounds, priors)
+    own = {name: prior for name, prior in priors.items() if not isinstance(prior, Normal)}
+    if "sigma" in own:
+        prior = own.pop("sigma")
+        known = isinstance(prior, Prior) and not isinstance(prior, PCPrior)  # which is of σ already
+        own["variance"] = OfRoot(prior) if known else prior
+    return PriorsAndBounds(bounds, own)
 
 
 def search_of(estimator: Any) -> Search:

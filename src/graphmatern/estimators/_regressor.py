@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from graphmatern.estimators._covariates import Covariates
     from graphmatern.graph import Graph
     from graphmatern.inference import Fit, Prior
     from graphmatern.kernels import Kernel
@@ -85,7 +86,9 @@ class GraphGPRegressor(RegressionResults):
         likelihood object (`graphmatern.likelihoods`) sets starting values and holds parameters. Counts are fitted by
         variational inference, noise with outliers by expectation propagation, which knows that an outlier may be none;
         predictions are those of the response: the rate of a count of exposure 1. Coefficients of the mean have a flat
-        prior with Gaussian noise, else a normal one of standard deviation 10 in units of f.
+        prior with Gaussian noise, else a normal one of standard deviation 10 in units of f and of the covariate's
+        standard deviation; ``priors={"coefficients": gm.Normal(1.0)}`` gives them others, as does a covariate's name or
+        "(constant)" in place of "coefficients", in units of f (of y where that is measured).
     <optimizer>
     <max_iterations>
     <learning_rate>
@@ -132,7 +135,7 @@ class GraphGPRegressor(RegressionResults):
     informed_ : ndarray of bool, shape (n_nodes,)
         Whether data reach the node's connected component.
     coefficients_ : DataFrame
-        Coefficients of the mean and their standard deviations, in the units of y.
+        Coefficients of the mean, in the units of y (of f for counts): mean, sd, 2.5%, 50% and 97.5%.
     prior_variance_lost_ : ndarray, shape (n_nodes,)
         Bound on the prior variance that a truncated spectrum loses at every node, in normalised units; zero where
         nothing is truncated.
@@ -269,7 +272,7 @@ class GraphGPRegressor(RegressionResults):
         """What is to be learned, in normalised units."""
         y_mean, y_scale = scale
         likelihood = options.pop("likelihood", None) or self._make_likelihood(data)
-        covariates = read_covariates(self.graph, self.covariates, constant=self.mean == "constant")
+        covariates = self._read_covariates(y_scale)
         covariates.check(data.nodes)
         offset = level if data.exposure is None else level + np.log(data.exposure)
         observations = Observations(
@@ -293,11 +296,15 @@ class GraphGPRegressor(RegressionResults):
                 "device": device_of(self),
                 "dtype": self.dtype,
                 "max_seconds": self.max_seconds,
-                "effect_precision": 0.0 if likelihood.gaussian else _EFFECT_PRECISION,
+                "effect_precision": covariates.precision(0.0 if likelihood.gaussian else _EFFECT_PRECISION),
                 "integrate": self.integrate,
                 **options,
             }
         )
+
+    def _read_covariates(self, y_scale: float) -> Covariates:
+        constant = self.mean == "constant"
+        return read_covariates(self.graph, self.covariates, constant=constant, priors=self.priors, y_scale=y_scale)
 
     def _scale(self, data: TrainingData, likelihood: Numeric) -> tuple[tuple[float, float], float]:
         """Mean and scale of the values, and a level around which the constant mean of counts is expected."""
@@ -306,6 +313,8 @@ class GraphGPRegressor(RegressionResults):
             if not self.normalize_y:
                 return (0.0, 1.0), 0.0
             return normalisation(data.y[observed], robust=likelihood.expects_outliers), 0.0
+        if self._read_covariates(1.0).placed:
+            return (0.0, 1.0), 0.0
         exposure = np.ones(len(data.y)) if data.exposure is None else data.exposure
         total = float((observed * exposure[:, None]).sum())
         rate = (float(data.y[observed].sum()) + 0.5) / total
@@ -325,13 +334,13 @@ class GraphGPRegressor(RegressionResults):
         noise = noise_of(fit.likelihood)
         if data.noise is not None:  # new observations are as noisy as those seen, on average
             fit.posterior.likelihood = Gaussian(noise * float(data.noise.mean()) / scale[1] / scale[1])
-        lost = fit.report.get("prior_loss")
+        lost, covariates = fit.report.get("prior_loss"), self._read_covariates(scale[1])
         return {
             "_data": data,
             "_fit": fit,
             "_level": level,
-            "_effect_precision": 0.0 if fit.likelihood.gaussian else _EFFECT_PRECISION,
-            "_covariates": read_covariates(self.graph, self.covariates, constant=self.mean == "constant"),
+            "_effect_precision": covariates.precision(0.0 if fit.likelihood.gaussian else _EFFECT_PRECISION),
+            "_covariates": covariates,
             "y_mean_": scale[0],
             "y_scale_": scale[1],
             "engine_": fit.engine,
@@ -472,7 +481,7 @@ class GraphGPRegressor(RegressionResults):
         ]
         if len(self._covariates.names) > 1 or self._fit_options["covariates"] is not None:
             table = self.coefficients_
-            pairs = [f"{name} {row['mean']:.4g} ± {row['std']:.2g}" for name, row in table.iterrows()]
+            pairs = [f"{name} {row['mean']:.4g} ± {row['sd']:.2g}" for name, row in table.iterrows()]
             lines.append(f"mean      {', '.join(pairs)}")
         if self.prior_variance_lost_.any():
             lost = float(self.prior_variance_lost_.mean())

@@ -426,13 +426,16 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
 
     @property
     def coefficients_(self) -> pd.DataFrame:
-        """Coefficients of the mean in the units of y, or of f for counts; a row per covariate, "(constant)" first."""
+        """Coefficients of the mean in the units of y, or of f for counts; a row per covariate, "(constant)" first.
+
+        Mean, sd, 2.5%, 50% and 97.5%.
+        """
         self._require_fit()
-        posterior = self.posterior_
-        level = self.y_mean_ + self._level
-        return self._covariates.in_user_units(
-            posterior.coefficients[0], posterior.coefficient_covariance[0], level, self.y_scale_
-        )
+        every = getattr(self.posterior_, "components", [self.posterior_])
+        means = np.stack([one.coefficients[0] for one in every])
+        covariances = np.stack([one.coefficient_covariance[0] for one in every])
+        weights = getattr(self.posterior_, "weights", np.ones(1))
+        return self._covariates.in_user_units(weights, means, covariances, self.y_mean_ + self._level, self.y_scale_)
 
     def score(
         self, nodes: Any, y: ArrayLike | None = None, sample_weight: None = None, *, exposure: Any = None

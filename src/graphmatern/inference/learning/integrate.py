@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 
 from graphmatern.errors import NumericalError
 from graphmatern.inference.learning.explore import Explored, explore, few_of, normal_points
+from graphmatern.inference.learning.grid import MOST_PARAMETERS, explore_grid
 from graphmatern.inference.learning.optimize import curvature
 from graphmatern.inference.learning.parameters import PriorsAndBounds
 from graphmatern.inference.learning.priors import Beta, LogNormal, PCPrior
@@ -305,6 +306,9 @@ def _explore(problem: Problem, searched: Searched) -> Explored:
                 hessian = np.eye(len(mode))
         if _is_normal(problem) and len(mode):
             return normal_points(-searched.optimum.value, mode, hessian, coordinates)
+        # Kernels of areas have one mode and few parameters.
+        if isinstance(problem.kernel, ArealKernel) and 0 < len(mode) <= MOST_PARAMETERS:
+            return explore_grid(log_density, mode, hessian, coordinates)
         return explore(log_density, mode, hessian, coordinates, _n_points(problem, len(mode)))
 
 
