@@ -12,10 +12,12 @@ import typer
 from graphmatern.cli._console import EXIT_CODES, Console, check_folder, reported
 from graphmatern.cli._help import FIT, INFO, PREDICT
 from graphmatern.cli._options import (
+    Covariate,
     Covariates,
     Debug,
     Distance,
     EdgeId,
+    Exposure,
     Fraction,
     Geometry,
     GraphFile,
@@ -197,7 +199,10 @@ def fit(
     ] = False,
     task: Annotated[str, typer.Option(help="regression, classification, or auto: numbers or not.")] = "auto",
     kernel: Annotated[
-        str, typer.Option(help="matern, diffusion, random_walk or inverse_cosine.", callback=underscored)
+        str,
+        typer.Option(
+            help="matern, diffusion, random_walk, inverse_cosine; for areas bym2, icar or leroux.", callback=underscored
+        ),
     ] = "matern",
     nu: Annotated[float | None, typer.Option(help="Smoothness of the Matérn kernel, kept; learned by default.")] = None,
     lengthscale: Annotated[float | None, typer.Option(help="Lengthscale, kept; learned by default.")] = None,
@@ -218,6 +223,8 @@ def fit(
     ] = None,
     mean: Annotated[str, typer.Option(help="Mean of the process: constant or zero.")] = "constant",
     covariates: Covariates = None,
+    covariate: Covariate = None,
+    exposure: Exposure = None,
     integrate: Annotated[
         bool | None,
         typer.Option(
@@ -245,7 +252,9 @@ def fit(
             graph, source, target, weight, length, edge_id, geometry, nodes, parallel, largest_component, sensors
         ),
         values,
-        ValueColumns(node, value, noise_std, road, distance, fraction),
+        ValueColumns(
+            node, value, noise_std, road, distance, fraction, exposure=exposure, covariates=tuple(covariate or ())
+        ),
         ModelOptions(
             task,
             kernel,

@@ -155,8 +155,12 @@ def read_observations(
     kept = np.asarray(~np.isnan(values).all(axis=1))
     original = nodes if isinstance(nodes, pd.Series) else names
     variances = _positive(aligned(noise, original, "noise_variance", faults), "noise_variance", kept, faults)
-    exposures = _positive(aligned(exposure, original, "exposure", faults), "exposure", kept, faults)
+    exposures = _exposures(aligned(exposure, original, "exposure", faults), values, kept, names, faults)
     faults.raise_if_any()
+    if exposures is not None:
+        observable = exposures > 0.0  # where there is nobody, no case says nothing
+        kept[kept], exposures = observable, exposures[observable]
+        variances = None if variances is None else variances[observable]
     if not kept.any():
         raise faults.raise_now("y", "must hold at least one value", "none", "NaN means not observed.")
     return TrainingData(codes[kept], values[kept], variances, exposures)
@@ -180,6 +184,25 @@ def _values(y: Any) -> tuple[Floats, NDArray[np.bool_]]:
     if raw is not None and raw.dtype.kind not in "buif":
         wrong |= np.isnan(values) & ~np.asarray(pd.isna(raw))
     return (values[:, None], wrong[:, None]) if values.ndim == 1 else (values, wrong)
+
+
+def _exposures(
+    given: Any, y: Floats, kept: NDArray[np.bool_], names: pd.Index[Any], faults: FaultList
+) -> Floats | None:
+    """Exposures of the values that were observed; 0 only where nothing was counted."""
+    if given is None:
+        return None
+    numbers = as_numbers(given, "exposure", FaultList("", TableError))
+    if numbers.shape != kept.shape:
+        faults.add("exposure", f"must have shape {kept.shape}", f"shape {numbers.shape}", "One per value.")
+        return None
+    numbers[~kept] = 1.0
+    found = as_numbers(numbers, "exposure", faults, minimum=0.0)[kept]
+    bare = (numbers == 0.0) & (np.nan_to_num(y) > 0.0).any(axis=1)
+    if bare.any():
+        rule = "must be above 0 where something was counted"
+        faults.add("exposure", rule, f"0 for {abbreviate(names[bare])}", "Correct these, or leave the counts out.")
+    return found
 
 
 def _positive(given: Any, argument: str, kept: NDArray[np.bool_], faults: FaultList) -> Floats | None:

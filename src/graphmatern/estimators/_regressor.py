@@ -10,6 +10,7 @@ import numpy as np
 
 from graphmatern._validation import FaultList, check_positive, note_choice, note_flag
 from graphmatern.errors import KernelError, TableError
+from graphmatern.estimators._area_results import AreaResults
 from graphmatern.estimators._base import normalisation, reached_by
 from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._data import TrainingData, join_observations, read_observations
@@ -55,7 +56,7 @@ _PINNED = 1e14  # of a constant mean that is known
 
 
 @documented
-class GraphGPRegressor(RegressionResults):
+class GraphGPRegressor(RegressionResults, AreaResults):
     """Gaussian process regression on a graph: values at some nodes in, predictions at all nodes out.
 
     Parameters

@@ -59,11 +59,11 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
             rule = "must be left out unless the model is one of counts"
             raise faults.raise_now("exposure", rule, "some", "Use likelihood='poisson'.")
         given = aligned(exposure, self.graph.nodes[places], "exposure", faults)
-        numbers = as_numbers(given, "exposure", faults, minimum=0.0, above=True)
+        numbers = as_numbers(given, "exposure", faults, minimum=0.0)
         if numbers.shape not in ((), places.shape):
             faults.add("exposure", f"must have shape {places.shape}", f"shape {numbers.shape}", "One per node.")
         faults.raise_if_any()
-        return np.asarray(self._level + np.log(numbers))
+        return np.asarray(self._level + np.log(np.maximum(numbers, 1e-300)))  # nobody: no cases
 
     def _in_user_units(self, mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
         """Means and standard deviations, one column per replicate unless there is only one."""
@@ -309,7 +309,8 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         -------
         dict
             ``elpd_loo`` is the sum of the log densities of `loo` (the larger the better), ``looic`` −2 times that;
-            ``elpd_waic``, ``p_waic`` (the effective number of parameters) and ``waic`` are those of Watanabe (2010).
+            ``elpd_waic``, ``p_waic`` (the effective number of parameters) and ``waic`` are those of Watanabe (2010);
+            ``dic`` and ``p_dic`` those of Spiegelhalter et al. (2002), with the latent process at its mean.
 
         Examples
         --------
@@ -317,7 +318,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         >>> graph = gm.Graph.from_edges([("a", "b"), ("b", "c"), ("c", "d")])
         >>> model = gm.GraphGPRegressor(graph, gm.Matern(nu=1), optimizer=None).fit(list("abcd"), [1.0, 2.0, 2.0, 3.0])
         >>> sorted(model.information_criteria())
-        ['elpd_loo', 'elpd_waic', 'looic', 'p_waic', 'waic']
+        ['dic', 'elpd_loo', 'elpd_waic', 'looic', 'p_dic', 'p_waic', 'waic']
         """
         self._require_fit()
         left_out = float(self.loo()["log_density"].sum())
@@ -325,13 +326,31 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         penalty = float((each.mean_squared_log - each.mean_log**2).sum())
         unit = len(each.mean_log) * float(np.log(self.y_scale_))
         elpd = float(each.log_expected.sum()) - penalty - unit
+        deviance, at_mean = -2.0 * float(each.mean_log.sum()), -2.0 * float(self._log_likelihood_at_mean().sum())
         return {
+            "dic": 2.0 * deviance - at_mean + 2.0 * unit,
+            "p_dic": deviance - at_mean,
             "elpd_loo": left_out,
             "looic": -2.0 * left_out,
             "elpd_waic": elpd,
             "p_waic": penalty,
             "waic": -2.0 * elpd,
         }
+
+    def _log_likelihood_at_mean(self) -> Floats:
+        """Log-likelihoods of all observations, in normalised units, with the latent process at its posterior mean."""
+        data = self._data
+        offset = self._level + (0.0 if data.exposure is None else np.log(data.exposure))
+        f = self.posterior_.latent_mean(data.nodes) + offset
+        y = (data.y.T - self.y_mean_) / self.y_scale_
+        known = ~np.isnan(y)
+        if data.noise is not None:  # each observation has its own
+            noise = np.broadcast_to(self.noise_ * data.noise / self.y_scale_**2, y.shape)[known]
+            return np.asarray(-0.5 * (np.log(2.0 * np.pi * noise) + (y - f)[known] ** 2 / noise))
+        likelihood: Any = self._fit.likelihood
+        with torch.no_grad():
+            found: Floats = likelihood.log_prob(torch.from_numpy(y[known]), torch.from_numpy(f[known])[None]).numpy()
+        return found
 
     def exceedance(
         self, threshold: ArrayLike, nodes: Any = None, *, observation: bool = False, exposure: Any = None

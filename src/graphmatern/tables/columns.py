@@ -200,6 +200,10 @@ class ValueColumns:
         Node names, values, standard deviations of the values' errors.
     road, distance, fraction : str, optional
         For values at points on edges: the edge's id, and the distance from its source or the share of it.
+    exposure : str, optional
+        Exposures of counts; never guessed.
+    covariates : sequence of str
+        Covariates, one value per node; never guessed.
     """
 
     node: str | None = None
@@ -208,6 +212,8 @@ class ValueColumns:
     road: str | None = None
     distance: str | None = None
     fraction: str | None = None
+    exposure: str | None = None
+    covariates: Sequence[str] = ()
 
 
 class PointColumns(NamedTuple):
