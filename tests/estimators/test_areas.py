@@ -107,3 +107,45 @@ def test_areas_without_people() -> None:
     cases[8] = 2
     with pytest.raises(TableError, match="must be above 0 where something was counted; received 0 for 8"):
         some.fit(cases, exposure=exposure)
+
+
+@pytest.mark.parametrize("name", ["zero_inflated_poisson", "binomial", "gamma"])
+def test_further_likelihoods(name: Any, tmp_path: Any) -> None:
+    """Fitted, stored, predicted; the constant is where the data are."""
+    rng = np.random.default_rng(5)
+    graph = gm.Graph.from_edges([(i, j) for i in range(60) for j in (i + 1, i + 6) if j < 60])
+    f = 0.5 + 0.8 * gm.ICAR().on(graph).sample(random_state=0).numpy()[0]
+    trials = rng.integers(5, 30, 60)
+    drawn = {
+        "zero_inflated_poisson": rng.poisson(4.0 * np.exp(f)) * (rng.random(60) < 0.7),
+        "binomial": rng.binomial(trials, 1.0 / (1.0 + np.exp(-f))),
+        "gamma": rng.gamma(20.0, np.exp(f) / 20.0),
+    }
+    y = drawn[name]
+    beside: dict[str, Any] = {"trials": trials} if name == "binomial" else {}
+    # What areas have by themselves cannot be told from the dispersion of single measurements.
+    kernel = gm.ICAR() if name == "gamma" else gm.BYM2()
+    model = gm.GraphGPRegressor(graph, kernel, likelihood=name, integrate=False).fit(graph.nodes, y, **beside)
+    truth = {"zero_inflated_poisson": 0.7 * 4.0 * np.exp(f), "binomial": 1.0 / (1.0 + np.exp(-f)), "gamma": np.exp(f)}
+    mean, std = model.predict(return_std=True)
+    assert np.mean(np.abs(mean - truth[name]) < 2.5 * std) > 0.8
+    assert np.corrcoef(mean, truth[name])[0, 1] > 0.4
+    model.save(tmp_path / "model.gm")
+    np.testing.assert_allclose(gm.load(tmp_path / "model.gm").predict(), mean, rtol=1e-6)
+    left_out = model.loo()
+    assert np.isfinite(left_out[["mean", "log_density", "pit"]].to_numpy()).all()
+    assert 0.3 < left_out["pit"].mean() < 0.7
+    assert model.fitted_table()["residual"].abs().max() < 1.0 + 20.0 * (name != "binomial")
+    if name == "zero_inflated_poisson":
+        learned: Any = model.likelihood_
+        assert 0.1 < learned.zeros.item() < 0.5
+    more = model.condition_on([0], [y[0]], **({"trials": [trials[0]]} if beside else {}))
+    assert more.predict([0], return_std=True)[1] < std[0] * 1.05
+
+
+def test_faults_of_trials() -> None:
+    model = gm.GraphGPRegressor(ISLANDS, gm.BYM2(), likelihood="binomial", optimizer=None)
+    with pytest.raises(TableError, match="if, and only if, the likelihood is binomial"):
+        model.fit([0, 1], [1, 2])
+    with pytest.raises(TableError, match="whole numbers from 0 to `trials`"):
+        model.fit([0, 1], [1, 5], trials=[3, 4])

@@ -41,6 +41,7 @@ class AreaResults:
     _level: float
 
     def _require_fit(self) -> None: ...
+    def _plain(self, y: Floats) -> Floats: ...  # type: ignore[empty-body]
 
     def risk_table(self, threshold: float = 1.0, level: float = 0.95, replicate: int = 0) -> pd.DataFrame:
         """Relative risk of every area, the rate of a count of exposure 1; or the response of other likelihoods.
@@ -110,7 +111,7 @@ class AreaResults:
             rows = np.flatnonzero(~np.isnan(data.y[:, k]))
             fitted = self.y_mean_ + self.y_scale_ * means[k, rows]
             sd = self.y_scale_ * np.sqrt(variances[k, rows])
-            y = data.y[rows, k]
+            y = self._plain(data.y[rows, k])
             columns: dict[str, Any] = {"node": self.graph.nodes[data.nodes[rows]], "replicate": k, "y": y}
             if data.exposure is not None:
                 columns["exposure"] = data.exposure[rows]

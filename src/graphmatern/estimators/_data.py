@@ -11,6 +11,7 @@ import pandas as pd
 from graphmatern._validation import FaultList, abbreviate, as_numbers, plain_array
 from graphmatern.errors import TableError
 from graphmatern.graph import index_of_names
+from graphmatern.likelihoods import join_trials
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -124,7 +125,14 @@ def aligned(given: Any, nodes: Any, argument: str, faults: FaultList) -> Any:
 
 
 def read_observations(
-    graph: Graph, nodes: Any, y: Any, noise: Any = None, exposure: Any = None, *, subject: str = "nothing was fitted"
+    graph: Graph,
+    nodes: Any,
+    y: Any,
+    noise: Any = None,
+    exposure: Any = None,
+    trials: Any = None,
+    *,
+    subject: str = "nothing was fitted",
 ) -> TrainingData:
     """Check what was passed to ``fit`` and its like; every fault is reported at once.
 
@@ -136,8 +144,9 @@ def read_observations(
         Node names; or values indexed by node name, where ``y`` is None.
     y : array_like, shape (n,) or (n, n_replicates), optional
         Values; NaN, None and NA mean not observed.
-    noise, exposure : array_like, shape (n,), optional
-        Known noise variances, and exposures of counts; a Series is matched by its index.
+    noise, exposure, trials : array_like, shape (n,), optional
+        Known noise variances, exposures of counts, and trials of which values are successes; a Series is matched by its
+        index. Trials are joined to the values.
     subject : str
         What did not happen, if something is wrong.
     """
@@ -156,6 +165,11 @@ def read_observations(
     original = nodes if isinstance(nodes, pd.Series) else names
     variances = _positive(aligned(noise, original, "noise_variance", faults), "noise_variance", kept, faults)
     exposures = _exposures(aligned(exposure, original, "exposure", faults), values, kept, names, faults)
+    if trials is not None:
+        attempts = _positive(aligned(trials, original, "trials", faults), "trials", kept, faults)
+        faults.raise_if_any()
+        negative = values[kept] < 0
+        values[kept] = np.where(negative, values[kept], join_trials(values[kept], np.asarray(attempts)[:, None]))
     faults.raise_if_any()
     if exposures is not None:
         observable = exposures > 0.0  # where there is nobody, no case says nothing

@@ -31,7 +31,17 @@ from graphmatern.inference import (
     update_weights,
     with_default_priors,
 )
-from graphmatern.likelihoods import Counts, Gaussian, NegativeBinomial, Numeric, Poisson, StudentT
+from graphmatern.likelihoods import (
+    Binomial,
+    Counts,
+    GammaNoise,
+    Gaussian,
+    NegativeBinomial,
+    Numeric,
+    Poisson,
+    StudentT,
+    ZeroInflatedPoisson,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +60,9 @@ _LIKELIHOODS: dict[str, type[Numeric]] = {
     "student_t": StudentT,
     "poisson": Poisson,
     "negative_binomial": NegativeBinomial,
+    "zero_inflated_poisson": ZeroInflatedPoisson,
+    "binomial": Binomial,
+    "gamma": GammaNoise,
 }
 _EFFECT_PRECISION = 0.01  # of coefficients where a flat prior could be improper: a standard deviation of 10
 _PINNED = 1e14  # of a constant mean that is known
@@ -82,8 +95,9 @@ class GraphGPRegressor(RegressionResults, AreaResults):
     normalize_y : bool
         Whether to subtract the mean of y and divide by its standard deviation before all else, or by robust versions
         of these (the median, and the median distance from it) where outliers are expected; counts are left as they are.
-    likelihood : {"gaussian", "student_t", "poisson", "negative_binomial"} or likelihood
-        How observations depend on the process: with Gaussian noise, with outliers, or as counts whose rate is e^f. A
+    likelihood : {"gaussian", "student_t", "poisson", "negative_binomial", "zero_inflated_poisson", "binomial", "gamma"}
+        How observations depend on the process: with Gaussian noise, with outliers, as counts whose rate is e^f, as
+        successes among trials of probability 1/(1 + e^(−f)), or as positive numbers of mean e^f. A
         likelihood object (`graphmatern.likelihoods`) sets starting values and holds parameters. Counts are fitted by
         variational inference, noise with outliers by expectation propagation, which knows that an outlier may be none;
         predictions are those of the response: the rate of a count of exposure 1. Coefficients of the mean have a flat
@@ -165,7 +179,10 @@ class GraphGPRegressor(RegressionResults, AreaResults):
         mean: Literal["constant", "zero"] = "constant",
         covariates: Any = None,
         normalize_y: bool = True,
-        likelihood: Literal["gaussian", "student_t", "poisson", "negative_binomial"] | Numeric = "gaussian",
+        likelihood: Literal[
+            "gaussian", "student_t", "poisson", "negative_binomial", "zero_inflated_poisson", "binomial", "gamma"
+        ]
+        | Numeric = "gaussian",
         optimizer: Literal["quasi-newton", "lbfgs", "adam"] | None = "quasi-newton",
         max_iterations: int = 200,
         learning_rate: float = 0.1,
@@ -211,6 +228,7 @@ class GraphGPRegressor(RegressionResults, AreaResults):
         *,
         noise_variance: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
+        trials: ArrayLike | None = None,
     ) -> Self:
         """Learn the kernel's parameters and condition on the data.
 
@@ -223,17 +241,30 @@ class GraphGPRegressor(RegressionResults, AreaResults):
         noise_variance : array_like, shape (n,), optional
             Known noise variance of every value, in the units of y; no noise is learned then.
         exposure : array_like, shape (n,), optional
-            For how long, or over how much, each count was taken: its rate is multiplied by this.
+            For how long, or over how much, each count was taken: its rate is multiplied by this. Where it is 0, there
+            can be no count but 0, which says nothing.
+        trials : array_like, shape (n,), optional
+            Trials of which ``y`` are successes, for likelihood="binomial".
 
         Returns
         -------
         self
         """
         self._check_options()
-        data = read_observations(self.graph, nodes, y, noise_variance, exposure)
+        data = read_observations(self.graph, nodes, y, noise_variance, exposure, trials)
+        self._check_trials(trials)
         self._adopt(self._learn(data))
         self._warn_of_trouble()
         return self
+
+    def _check_trials(self, trials: Any) -> None:
+        """Refuse trials without a binomial likelihood, and the other way round."""
+        binomial = self.likelihood == "binomial" or isinstance(self.likelihood, Binomial)
+        if binomial == (trials is None):
+            faults = FaultList("nothing was fitted", TableError)
+            rule = "must be given if, and only if, the likelihood is binomial"
+            received = f"{'none' if trials is None else 'some'} for likelihood={self.likelihood!r}"
+            raise faults.raise_now("trials", rule, received, "Pass the number of trials of each value.")
 
     def _check_options(self) -> None:
         faults = FaultList("nothing was fitted", KernelError)
@@ -245,7 +276,7 @@ class GraphGPRegressor(RegressionResults, AreaResults):
         if self.noise is not None:
             check_positive("noise", self.noise, faults, remedy="Leave it out for a value from the data.")
         held = self.likelihood.fixed if isinstance(self.likelihood, Numeric) else ()
-        check_options(self, ["noise", "scale", "df", "dispersion"], faults, held)
+        check_options(self, ["noise", "scale", "df", "dispersion", "zeros"], faults, held)
 
     def _make_likelihood(self, data: TrainingData) -> Numeric:
         """The likelihood with its starting values, checked against the data."""
@@ -310,16 +341,16 @@ class GraphGPRegressor(RegressionResults, AreaResults):
     def _scale(self, data: TrainingData, likelihood: Numeric) -> tuple[tuple[float, float], float]:
         """Mean and scale of the values, and a level around which the constant mean of counts is expected."""
         observed = ~np.isnan(data.y)
-        if not isinstance(likelihood, Counts):
+        if not likelihood.in_own_units:
             if not self.normalize_y:
                 return (0.0, 1.0), 0.0
             return normalisation(data.y[observed], robust=likelihood.expects_outliers), 0.0
         if self._read_covariates(1.0).placed:
             return (0.0, 1.0), 0.0
         exposure = np.ones(len(data.y)) if data.exposure is None else data.exposure
-        total = float((observed * exposure[:, None]).sum())
-        rate = (float(data.y[observed].sum()) + 0.5) / total
-        return (0.0, 1.0), float(np.log(rate)) if self.mean == "constant" else 0.0
+        if self.mean != "constant":
+            return (0.0, 1.0), 0.0
+        return (0.0, 1.0), likelihood.typical_latent(data.y[observed], (observed * exposure[:, None])[observed])
 
     def _learn(self, data: TrainingData) -> dict[str, Any]:
         """Learn from data; returns every fitted attribute."""
@@ -416,6 +447,7 @@ class GraphGPRegressor(RegressionResults, AreaResults):
         *,
         noise_variance: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
+        trials: ArrayLike | None = None,
     ) -> Self:
         """Return a model with more data and the same parameters, without learning again.
 
@@ -429,10 +461,14 @@ class GraphGPRegressor(RegressionResults, AreaResults):
             Known noise variance of every value, where `fit` was given those.
         exposure : array_like, shape (n,), optional
             Exposures of counts.
+        trials : array_like, shape (n,), optional
+            Trials, where `fit` was given those.
         """
         self._require_fit()
         subject = "nothing was added"
-        had, more = self._data, read_observations(self.graph, nodes, y, noise_variance, exposure, subject=subject)
+        self._check_trials(trials)
+        had = self._data
+        more = read_observations(self.graph, nodes, y, noise_variance, exposure, trials, subject=subject)
         faults = FaultList(subject, TableError)
         if more.y.shape[1] != had.y.shape[1]:
             rule = f"must have as many replicates as before, {had.y.shape[1]}"

@@ -14,7 +14,7 @@ from graphmatern._validation import FaultList, as_numbers, check_flag, check_who
 from graphmatern.errors import KernelError, TableError
 from graphmatern.estimators._base import GraphEstimator
 from graphmatern.estimators._data import aligned, read_observations
-from graphmatern.likelihoods import Counts, Numeric
+from graphmatern.likelihoods import Binomial, Counts, Numeric, split_trials
 from graphmatern.metrics import crps_from_draws, half_width, r2, regression_report
 from graphmatern.plotting import plot_prediction
 
@@ -170,7 +170,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         """
         self._require_fit()
         places = self.graph.locate_on_edges(points, edge=edge, distance=distance, fraction=fraction)
-        if isinstance(self.likelihood_, Counts):
+        if isinstance(self.likelihood_, Numeric) and self.likelihood_.in_own_units:
             faults = FaultList("no predictions on edges", KernelError)
             received = type(self.likelihood_).__name__
             raise faults.raise_now("likelihood", "must be of measurements for this", received, "Use Graph.subdivide.")
@@ -293,7 +293,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
                 {
                     "node": self.graph.nodes[self._data.nodes[rows]],
                     "replicate": column,
-                    "y": self._data.y[rows, column],
+                    "y": self._plain(self._data.y[rows, column]),
                     "mean": self.y_mean_ + self.y_scale_ * found.mean,
                     "std": self.y_scale_ * np.sqrt(found.variance),
                     "log_density": found.log_density - np.log(self.y_scale_),
@@ -301,6 +301,13 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
                 }
             )
         return pd.concat([tables[column] for column in sorted(tables)], ignore_index=True)
+
+    def _plain(self, y: Floats) -> Floats:
+        """Observations as they were given: of successes among trials, their share, as what is predicted is one."""
+        if not isinstance(self.likelihood_, Binomial):
+            return y
+        successes, trials = split_trials(y)
+        return np.asarray(successes / trials)
 
     def information_criteria(self) -> dict[str, float]:
         """Scores for comparing models of the same data, in the units of y: by leaving out, and WAIC.
@@ -484,6 +491,9 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         """Values to compare predictions with."""
         held_back = read_observations(self.graph, nodes, y, None, exposure, subject="no score")
         faults = FaultList("no score", TableError)
+        if isinstance(self.likelihood_, Binomial):
+            rule = "must not be binomial for this"
+            raise faults.raise_now("likelihood", rule, "Binomial", "See `loo` for scores of shares.")
         if held_back.y.shape[1] != self._data.y.shape[1]:
             rule = f"must have as many columns as there are replicates, {self._data.y.shape[1]}"
             faults.add("y", rule, str(held_back.y.shape[1]), "NaN where there is nothing to compare with.")
@@ -547,7 +557,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
 
 def noise_of(likelihood: Likelihood) -> float:
     """Variance of the noise, in normalised units; NaN for counts, where it follows the rate."""
-    if not isinstance(likelihood, Numeric) or isinstance(likelihood, Counts):
+    if not isinstance(likelihood, Numeric) or likelihood.in_own_units:
         return float("nan")
     nothing = torch.zeros((1, 1), dtype=torch.float64)
     with torch.no_grad():

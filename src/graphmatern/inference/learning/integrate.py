@@ -69,7 +69,8 @@ def default_priors(problem: Problem) -> dict[str, Prior]:
       over a lengthscale longer than the graph, the process varies more than the data show.
     * noise: log-normal around a tenth of the variance of the data, within a factor of 28 with 95 %; for Student's t
       the scale is that of a standard deviation, and df − 2 is around 8, within a factor of 20.
-    * dispersion of counts: log-normal around 0.3, within a factor of 19. Laziness is Beta(2, 2).
+    * dispersion of counts: log-normal around 0.3, within a factor of 19. Laziness is Beta(2, 2), the share
+      of zeros uniform.
     * of areas, mixing is Beta(1/2, 1/2), and the standard deviation has a `PCPrior`: above 1 with 1 % for rates and
       classes (Simpson et al. 2017), above three times that of the data for measurements.
     """
@@ -88,12 +89,13 @@ def default_priors(problem: Problem) -> dict[str, Prior]:
         "dispersion": LogNormal(0.3, 1.5),
         "laziness": Beta(2.0, 2.0),
         "mixing": Beta(0.5, 0.5),
+        "zeros": Beta(1.0, 1.0),
     }
     if isinstance(problem.kernel, ArealKernel):
         typical = isinstance(problem.likelihood, Gaussian | StudentT)
         usual["variance"] = PCPrior(above=3.0 * float(np.sqrt(spread)) if typical else 1.0, probability=0.01)
     for word, (low, high) in rules.bounds.items():
-        if word in usual and word not in ("laziness", "mixing"):  # whoever gives bounds knows more than we do
+        if word in usual and word not in ("laziness", "mixing", "zeros"):  # whoever gives bounds knows more than we do
             usual[word] = LogNormal(float(np.sqrt(low) * np.sqrt(high)), 0.5 * float(np.log(high / low)))
     return usual | dict(rules.priors)
 

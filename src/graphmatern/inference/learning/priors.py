@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Beta", "Gamma", "HalfNormal", "LogNormal", "Normal", "OfRoot", "PCPrior", "Prior"]
 
-_SHARES = ("laziness", "mixing")
+_SHARES = ("laziness", "mixing", "zeros")
 _HUGE = 300.0  # of a logarithm: beyond, exponentials overflow
 
 
