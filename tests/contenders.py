@@ -52,6 +52,8 @@ class Contender:
         Whether variances at the observations are known, which likelihoods other than Gaussian noise need.
     options : dict
         Of the problem.
+    plain : bool
+        Whether it is for plain Laplacians without node masses only.
     costly : bool
         Whether it takes so long to set up that a sample of the cases must do.
     """
@@ -64,6 +66,7 @@ class Contender:
     any_sites: bool = True
     variances: bool = True
     options: dict[str, Any] = field(default_factory=dict)
+    plain: bool = False
     costly: bool = False
 
     def __str__(self) -> str:
@@ -124,6 +127,11 @@ def any_smoothness(
     )
 
 
+def areal(problem: Problem, groups: Any) -> Engine:
+    return MarkovEngine.candidates(problem, groups)[0]()
+
+
+_KEPT: dict[str, Any] = {"search": Search(optimizer=None)}
 MATERN = {nu: gm.Matern(nu, 1.4, 1.3, fixed=("nu",)) for nu in (1, 2, 3)}
 HELD = gm.Matern(2, 1.4, 1.3, fixed=("nu", "variance"))
 INDUCING = [1, 4, 6, 9]
@@ -147,13 +155,18 @@ ENGINES = [
     any_smoothness(2.3, in_variance=True),
     any_smoothness(0.6, SolvedFractionalEngine),
     any_smoothness(2.4, SolvedFractionalEngine),
-    Contender("moments", MomentsEngine, options={"search": Search(optimizer=None)}, costly=True),
+    Contender("spectral, areas", SpectralEngine, gm.BYM2(1.3, 0.7), likelihood=Poisson(), plain=True, costly=True),
+    Contender("markov, intrinsic", areal, gm.ICAR(1.3), plain=True),
+    Contender("markov, areas", areal, gm.BYM2(1.3, 0.7), plain=True),
+    Contender("markov, Leroux", areal, gm.Leroux(1.3, 0.7), plain=True),
+    Contender("moments, Leroux", MomentsEngine, gm.Leroux(1.3, 0.7), options=_KEPT, plain=True, costly=True),
+    Contender("moments", MomentsEngine, options=_KEPT, costly=True),
     Contender(
         "moments, many observations",
         KrylovMomentsEngine,
         any_sites=False,
         variances=False,
-        options={"search": Search(optimizer=None)},
+        options=_KEPT,
     ),
     Contender("all nodes", InducingEngine, prior=by_inducing(), options={"settings": {"inducing": range(12)}}),
     Contender("four nodes", InducingEngine, prior=by_inducing(INDUCING), options={"settings": {"inducing": INDUCING}}),
@@ -162,11 +175,14 @@ ENGINES = [
 ]
 
 
+_NOT_PLAIN = {"masses", "normalised", "normalised pieces with masses"}
+
+
 def cases(contenders: list[Contender], *lists: Iterable[str]) -> list[Any]:
     """Each contender with every choice from the lists, for `pytest.mark.parametrize`; costly ones with some of them."""
     found = []
     for contender in contenders:
-        every = list(product(*lists))
+        every = [one for one in product(*lists) if not (contender.plain and set(one) & _NOT_PLAIN)]
         kept = every[:: 1 + len(every) // 4] if contender.costly else every
         found += [pytest.param(contender, *choice, id="-".join([contender.name, *choice])) for choice in kept]
     return found

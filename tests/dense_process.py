@@ -20,6 +20,7 @@ import graphmatern as gm
 from graphmatern.inference import Observations
 from graphmatern.kernels import ScaledKernel, SumKernel
 from reference import (
+    areal_kernel,
     dense_kernel,
     dense_spectrum,
     diffusion_psi,
@@ -69,6 +70,9 @@ def covariance_of(graph: gm.Graph, kernel: Any, normalized: bool, n_eigenpairs: 
     if isinstance(kernel, ScaledKernel):
         return kernel.factor * covariance_of(graph, kernel.kernel, normalized, n_eigenpairs)
     variance = kernel.values()["variance"]
+    if isinstance(kernel, gm.ICAR | gm.BYM2 | gm.Leroux):
+        assert not normalized
+        return areal_kernel(graph, type(kernel).__name__, variance, kernel.values().get("mixing", 1.0))
     return dense_kernel(graph, _psi_of(kernel), variance=variance, normalized=normalized, n_eigenpairs=n_eigenpairs)
 
 

@@ -64,6 +64,27 @@ def dense_kernel(
     return np.asarray(kernel * variance * len(kernel) / np.trace(kernel))
 
 
+def areal_kernel(graph: Graph, name: str, variance: float, mixing: float) -> NDArray[np.float64]:
+    """ICAR, BYM2 and Leroux, the constraint of the first two written out component by component."""
+    laplacian = dense_laplacian(graph, normalized=False)
+    n = len(laplacian)
+    if name == "Leroux":
+        return np.asarray(variance * np.linalg.inv(mixing * laplacian + (1.0 - mixing) * np.eye(n)))
+    _, component = connected_components(graph.weights, directed=False)
+    structured = np.zeros((n, n))
+    for number in range(component.max() + 1):
+        own = np.flatnonzero(component == number)
+        inverse = np.ones((1, 1))
+        if len(own) > 1:
+            # Functions that sum to zero: Z (ZᵀΔZ)⁻¹ Zᵀ with Z orthogonal to the constant.
+            basis = np.linalg.qr(np.column_stack([np.ones(len(own)), np.eye(len(own))[:, 1:]]))[0][:, 1:]
+            inner = basis.T @ laplacian[np.ix_(own, own)] @ basis
+            inverse = basis @ np.linalg.solve(inner, basis.T)
+            inverse /= np.exp(np.mean(np.log(np.diag(inverse))))
+        structured[np.ix_(own, own)] = inverse
+    return np.asarray(variance * ((1.0 - mixing) * np.eye(n) + mixing * structured))
+
+
 def matern_psi(nu: float, lengthscale: float) -> Callable[[Array], Array]:
     return lambda lam: (1.0 + lam * lengthscale**2 / (2 * nu)) ** -nu  # up to a constant factor
 

@@ -11,7 +11,18 @@ from contenders import ENGINES, MATERN, Contender
 from dense_process import GRAPHS, DensePrior
 from graphmatern.inference import Observations
 from graphmatern.inference.sites.objective import SiteObjective
-from graphmatern.likelihoods import Bernoulli, Likelihood, NegativeBinomial, Poisson, Softmax, StudentT
+from graphmatern.likelihoods import (
+    Bernoulli,
+    Binomial,
+    GammaNoise,
+    Likelihood,
+    NegativeBinomial,
+    Poisson,
+    Softmax,
+    StudentT,
+    ZeroInflatedPoisson,
+    join_trials,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +36,18 @@ NODES = np.array([7, 0, 3, 9, 5, 0, 11, 2])
 Y: dict[str, tuple[Likelihood, list[list[float]]]] = {
     "poisson": (Poisson(), [[3, 0, 1, 7, 2, 0, 12, 4], [1, 1, 0, 3, 5, 2, 4, np.nan]]),
     "negative_binomial": (NegativeBinomial(0.4), [[3, 0, 1, 7, 2, 0, 12, 4], [1, 1, 0, 3, 5, 2, 4, np.nan]]),
+    "zero_inflated_poisson": (
+        ZeroInflatedPoisson(0.3),
+        [[3, 0, 1, 7, 2, 0, 12, 4], [1, 1, 0, 3, 5, 2, 4, np.nan]],
+    ),
+    "gamma": (GammaNoise(0.4), [[3, 0.2, 1, 7, 2, 0.5, 12, 4], [1, 1, 0.1, 3, 5, 2, 4, np.nan]]),
+    "binomial": (
+        Binomial(),
+        [
+            [join_trials(s, 6) for s in (3, 0, 1, 6, 2, 0, 5, 4)],
+            [*(join_trials(s, 7) for s in (1, 1, 0, 3, 5, 2, 4)), np.nan],
+        ],
+    ),
     "probit": (Bernoulli(), [[1, 0, 1, 1, 0, 0, 1, 1], [0, 0, 1, 0, 1, 1, 0, np.nan]]),
     "logit": (Bernoulli("logit"), [[1, 0, 1, 1, 0, 0, 1, 1], [0, 0, 1, 0, 1, 1, 0, np.nan]]),
     "student_t": (
@@ -37,7 +60,10 @@ Y: dict[str, tuple[Likelihood, list[list[float]]]] = {
 BY_SITES = [
     replace(one, kernel=MATERN[2])
     for one in ENGINES
-    if one.any_sites and one.name.split(",")[0] not in ("markov 1", "markov 3") and "held" not in one.name
+    if one.any_sites
+    and not one.plain
+    and one.name.split(",")[0] not in ("markov 1", "markov 3")
+    and "held" not in one.name
 ]
 
 

@@ -34,11 +34,15 @@ if TYPE_CHECKING:
     from graphmatern.inference import Gamma as Gamma
     from graphmatern.inference import HalfNormal as HalfNormal
     from graphmatern.inference import LogNormal as LogNormal
+    from graphmatern.inference import Normal as Normal
     from graphmatern.inference import PCPrior as PCPrior
+    from graphmatern.kernels import BYM2 as BYM2
+    from graphmatern.kernels import ICAR as ICAR
     from graphmatern.kernels import BoundKernel as BoundKernel
     from graphmatern.kernels import Diffusion as Diffusion
     from graphmatern.kernels import InverseCosine as InverseCosine
     from graphmatern.kernels import Kernel as Kernel
+    from graphmatern.kernels import Leroux as Leroux
     from graphmatern.kernels import Matern as Matern
     from graphmatern.kernels import RandomWalk as RandomWalk
     from graphmatern.kernels import heat_flow as heat_flow
@@ -48,8 +52,19 @@ _EXPORTS = {
     "design": ("place_sensors", "remove_sensors"),
     "estimators": ("GraphFieldRegressor", "GraphGPClassifier", "GraphGPRegressor", "load"),
     "graph": ("Graph", "Spectrum", "make_city", "make_roads"),
-    "inference": ("Beta", "Gamma", "HalfNormal", "LogNormal", "PCPrior"),
-    "kernels": ("BoundKernel", "Diffusion", "InverseCosine", "Kernel", "Matern", "RandomWalk", "heat_flow"),
+    "inference": ("Beta", "Gamma", "HalfNormal", "LogNormal", "Normal", "PCPrior"),
+    "kernels": (
+        "BYM2",
+        "BoundKernel",
+        "Diffusion",
+        "ICAR",
+        "InverseCosine",
+        "Kernel",
+        "Leroux",
+        "Matern",
+        "RandomWalk",
+        "heat_flow",
+    ),
 }
 _HOME = {name: f"graphmatern.{module}" for module, names in _EXPORTS.items() for name in names}
 

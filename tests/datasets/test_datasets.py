@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import graphmatern as gm
 from graphmatern import datasets
 from graphmatern.errors import DataNotFoundError
 
@@ -90,3 +91,19 @@ def test_an_incomplete_local_copy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("GRAPHMATERN_DATA", str(tmp_path))
     with pytest.raises(DataNotFoundError, match=r"no citations\.csv, no topics\.csv in.*complete the folder"):
         datasets.load_cora()
+
+
+@pytest.mark.data
+def test_counts_by_area() -> None:
+    lips, accidents = datasets.load_scotland(), datasets.load_nyc()
+    assert (lips.graph.n_nodes, lips.graph.n_components, len(lips.values)) == (56, 1, 56)
+    assert (accidents.graph.n_nodes, accidents.graph.n_edges) == (1921, 5461)
+    assert list(lips.values.columns) == ["observed", "expected", "aff"]
+    assert lips.graph.nodes.equals(lips.values.index)
+    assert float(gm.BYM2.scaling_factors(lips.graph).iloc[0]) == pytest.approx(0.4853175, abs=1e-6)
+
+
+def test_counts_by_area_are_not_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRAPHMATERN_DATA", raising=False)
+    with pytest.raises(DataNotFoundError, match=r"scotland\.csv, scotland_neighbours\.csv"):
+        datasets.load_scotland()

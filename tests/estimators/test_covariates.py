@@ -66,7 +66,7 @@ def test_coefficients_and_predictions_equal_universal_kriging(engine: Any, mean:
     table = model.coefficients_
     assert list(table.index) == [*(["(constant)"] if mean == "constant" else []), "height", "lanes"]
     np.testing.assert_allclose(table["mean"], beta, rtol=1e-8)
-    np.testing.assert_allclose(table["std"], np.sqrt(np.diag(spread)), rtol=1e-8)
+    np.testing.assert_allclose(table["sd"], np.sqrt(np.diag(spread)), rtol=1e-8)
     found, cov = model.predict(return_cov=True)
     np.testing.assert_allclose(found, expected, rtol=1e-8)
     np.testing.assert_allclose(cov, covariance, rtol=1e-6, atol=1e-8)
@@ -81,7 +81,7 @@ def test_covariates_help_and_are_recovered() -> None:
     truth = {"height": 0.02, "lanes": -3.0}
     for name, value in truth.items():
         row = with_them.coefficients_.loc[name]
-        assert abs(row["mean"] - value) < 4 * row["std"]
+        assert abs(row["mean"] - value) < 4 * row["sd"]
 
 
 def test_an_array_of_covariates_is_in_the_order_of_the_nodes() -> None:

@@ -159,7 +159,7 @@ def test_thresholds() -> None:
     noisy = model.exceedance(22.0, observation=True)
     assert np.abs(noisy - 0.5).mean() < np.abs(above - 0.5).mean()
     rates = gm.GraphGPRegressor(CITY, likelihood="poisson").fit(NAMES, COUNTS)
-    assert (rates.exceedance(0.0) == 1.0).all()
+    assert rates.exceedance(0.0).min() > 1.0 - 1e-12
     assert (rates.exceedance(1.0, exposure=3.0) >= rates.exceedance(1.0)).all()
     with pytest.raises(TableError, match="single number"):
         model.exceedance([1.0, 2.0])

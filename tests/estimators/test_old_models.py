@@ -29,7 +29,7 @@ def of_regressor(model: gm.GraphGPRegressor, recorded: dict[str, Any]) -> dict[s
         "likelihood": repr(model.likelihood_), "noise_": model.noise_,
         "log_marginal_likelihood_": model.log_marginal_likelihood_,
         "table": {str(column): table[column].to_numpy() for column in table.columns},
-        "coefficients": {str(column): coefficients[column].to_numpy() for column in coefficients.columns},
+        "coefficients": {"mean": coefficients["mean"].to_numpy(), "std": coefficients["sd"].to_numpy()},
     }  # fmt: skip
 
 

@@ -218,9 +218,9 @@ def test_covariates_and_replicates_with_every_likelihood(likelihood: Any, engine
     assert list(table.index) == ["(constant)", "x0"]
     assert model.posterior_.coefficients.shape == (1, 2)
     assert model.posterior_.coefficient_covariance.shape == (1, 2, 2)
-    assert abs(table.loc["x0", "mean"] - 0.8) < 4.0 * table.loc["x0", "std"]
-    assert table.loc["x0", "std"] < 0.15
-    assert abs(table.loc["(constant)", "mean"] - 1.0) < 4.0 * table.loc["(constant)", "std"]
+    assert abs(table.loc["x0", "mean"] - 0.8) < 4.0 * table.loc["x0", "sd"]
+    assert table.loc["x0", "sd"] < 0.15
+    assert abs(table.loc["(constant)", "mean"] - 1.0) < 4.0 * table.loc["(constant)", "sd"]
     left_out = model.loo()
     assert left_out["replicate"].tolist() == np.repeat([0, 1], (~np.isnan(y)).sum(axis=0)).tolist()
     assert np.isfinite(left_out[["mean", "std"]].to_numpy()).all()
@@ -239,8 +239,8 @@ def test_the_constant_of_counts_is_integrated() -> None:
     row: Any = many.coefficients_.loc["(constant)"]
     unsure: Any = few.coefficients_.loc["(constant)"]
     assert row["mean"] == pytest.approx(np.log(400.0), abs=0.02)
-    assert 0.5 / np.sqrt(4000.0) < row["std"] < 0.1
-    assert unsure["std"] > 0.8  # one count of 1 says little
+    assert 0.5 / np.sqrt(4000.0) < row["sd"] < 0.1
+    assert unsure["sd"] > 0.8  # one count of 1 says little
     zero = gm.GraphGPRegressor(pieces, kernel, likelihood="poisson", mean="zero").fit(range(10), np.full(10, 400.0))
     assert zero.coefficients_.empty
     assert zero.posterior_.coefficients.shape == (1, 0)

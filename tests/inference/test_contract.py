@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import logit
 
+import graphmatern as gm
 from contenders import ENGINES, Contender, cases
 from dense_process import (
     GRAPHS,
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
-
-    import graphmatern as gm
 
     Floats = NDArray[np.float64]
 
@@ -191,7 +191,7 @@ def test_under_further_sites(contender: Contender, layout: str) -> None:
 @engines
 @pytest.mark.parametrize("layout", ["few", "more than nodes"])
 def test_draws_have_the_moments_of_the_process(contender: Contender, layout: str) -> None:
-    case = make_case(contender, "normalised pieces with masses", layout)
+    case = make_case(contender, "pieces" if contender.plain else "normalised pieces with masses", layout)
     n, rng = 5000, np.random.default_rng(7)
     for k, group, precision in case.sites():
         predictive = case.engine.at(case.position).predictive(k, precision)
@@ -232,12 +232,12 @@ def test_coordinates(contender: Contender, graph: str) -> None:
     assert len(labels) == len(engine.start)
     assert set(labels) == set(kernel.values()) - set(kernel.fixed)
     assert engine.average_variance(case.position) == pytest.approx(
-        np.trace(case.prior.seen + case.prior.unseen) / case.graph.n_nodes, rel=1e-9
+        np.trace(case.prior.seen + case.prior.unseen) / case.graph.n_nodes, rel=1e-5 if contender.costly else 1e-9
     )
 
     def logarithms(position: Floats) -> Floats:
         values = engine.kernel(position).values()  # type: ignore[operator]
-        return np.log([values[label] for label in labels])
+        return np.array([logit(values[label]) if label == "mixing" else np.log(values[label]) for label in labels])
 
     assert_close(engine.jacobian(case.position), five_point_gradient(logarithms, case.position).T)
     for one in (engine.start, *engine.other_starts()):
@@ -272,6 +272,8 @@ def test_information(contender: Contender, graph: str, layout: str) -> None:
 @settings(max_examples=12)
 @given(graph=graphs(masses=True), normalized=st.booleans(), seed=st.integers(0, 100))
 def test_on_graphs_of_all_shapes(contender: Contender, graph: gm.Graph, normalized: bool, seed: int) -> None:
+    if contender.plain:
+        graph, normalized = gm.Graph.from_adjacency(graph.weights), False
     rng = np.random.default_rng(seed)
     nodes = rng.integers(0, graph.n_nodes, int(rng.integers(1, 2 + graph.n_nodes)))
     y, design = rng.standard_normal((len(nodes), 2)), np.ones((graph.n_nodes, 1))

@@ -14,10 +14,12 @@ from graphmatern.cli._help import FIT, INFO, PLACE, PREDICT, REPORT
 from graphmatern.cli._options import (
     AreaName,
     Areas,
+    Covariate,
     Covariates,
     Debug,
     Distance,
     EdgeId,
+    Exposure,
     Fraction,
     Geometry,
     GraphFile,
@@ -214,7 +216,10 @@ def fit(
     ] = False,
     task: Annotated[str, typer.Option(help="regression, classification, or auto: numbers or not.")] = "auto",
     kernel: Annotated[
-        str, typer.Option(help="matern, diffusion, random_walk or inverse_cosine.", callback=underscored)
+        str,
+        typer.Option(
+            help="matern, diffusion, random_walk, inverse_cosine; for areas bym2, icar or leroux.", callback=underscored
+        ),
     ] = "matern",
     nu: Annotated[float | None, typer.Option(help="Smoothness of the Matérn kernel, kept; learned by default.")] = None,
     lengthscale: Annotated[float | None, typer.Option(help="Lengthscale, kept; learned by default.")] = None,
@@ -235,6 +240,8 @@ def fit(
     ] = None,
     mean: Annotated[str, typer.Option(help="Mean of the process: constant or zero.")] = "constant",
     covariates: Covariates = None,
+    covariate: Covariate = None,
+    exposure: Exposure = None,
     integrate: Annotated[
         bool | None,
         typer.Option(
@@ -265,7 +272,17 @@ def fit(
             graph, source, target, weight, length, edge_id, geometry, nodes, parallel, largest_component, sensors
         ),
         values,
-        ValueColumns(node, value, noise_std, road, distance, fraction, snap_limit),
+        ValueColumns(
+            node,
+            value,
+            noise_std,
+            road,
+            distance,
+            fraction,
+            snap_limit,
+            exposure=exposure,
+            covariates=tuple(covariate or ()),
+        ),
         ModelOptions(
             task,
             kernel,

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["run_fit"]
 
 _TASKS = ("auto", "regression", "classification")
-_KERNELS = ("matern", "diffusion", "random_walk", "inverse_cosine")
+_KERNELS = ("matern", "diffusion", "random_walk", "inverse_cosine", "icar", "bym2", "leroux")
+_COUNTS = ("poisson", "negative_binomial", "zero_inflated_poisson")
 _START_LENGTHSCALE = 5.0  # in edges: neither one node nor the whole graph
 
 
@@ -59,7 +60,8 @@ def run_fit(
         reading = load_graph(graph, console, columns)
         begin("reading the values")
         texts = {"auto": None, "regression": False, "classification": True}[model.task]
-        data = read_values(values, reading.graph, columns, texts=texts, ignore_unknown=ignore_unknown)
+        counts = model.likelihood in _COUNTS
+        data = read_values(values, reading.graph, columns, texts=texts, ignore_unknown=ignore_unknown, counts=counts)
         _say_values(data, values, model, console)
         _warn_of_parts(data, console)
         if predict is not None:
@@ -108,7 +110,7 @@ def _say_values(data: ValueReading, path: Path, model: ModelOptions, console: Co
         console.note("the values are numbers: regression")
         different = np.unique(data.values)
         few = len(different) <= 10 and len(different) < len(data.values) / 2 and (different % 1 == 0).all()
-        if model.task == "auto" and few:
+        if model.task == "auto" and model.likelihood is None and few:
             console.note(f"if {abbreviate(different.astype(int))} are names of classes, say --task classification")
         return
     classes = pd.unique(data.values)
@@ -143,7 +145,7 @@ def _split(data: ValueReading, holdout: float, seed: int) -> tuple[Any, Any]:
 
 def _kernel(model: ModelOptions) -> Kernel | None:
     """The kernel asked for; what is given is kept, what is not is learned."""
-    from graphmatern.kernels import Diffusion, InverseCosine, Matern, RandomWalk
+    from graphmatern.kernels import BYM2, ICAR, Diffusion, InverseCosine, Leroux, Matern, RandomWalk
 
     name = model.kernel
     if name == "matern" and model.nu is None and model.lengthscale is None:
@@ -155,7 +157,9 @@ def _kernel(model: ModelOptions) -> Kernel | None:
         return Matern(nu, lengthscale, fixed=(*held, *(("nu",) if model.nu is not None else ())))
     if name == "diffusion":
         return Diffusion(lengthscale, fixed=held)
-    others: dict[str, type[Kernel]] = {"random_walk": RandomWalk, "inverse_cosine": InverseCosine}
+    others: dict[str, type[Kernel]] = {
+        "random_walk": RandomWalk, "inverse_cosine": InverseCosine, "icar": ICAR, "bym2": BYM2, "leroux": Leroux
+    }  # fmt: skip
     return others[name]()
 
 
@@ -196,6 +200,9 @@ def _estimator(reading: GraphReading, data: ValueReading, model: ModelOptions, c
         options["likelihood"] = model.likelihood
     if model.covariates is not None:
         options["covariates"] = _covariates(reading, data, model.covariates)
+    if data.covariates is not None:
+        both = [options["covariates"]] if "covariates" in options else []
+        options["covariates"] = pd.concat([*both, data.covariates], axis=1)
     unknown = sorted(set(options) - set(kind._get_param_names()))
     if unknown:
         faults = FaultList("nothing was fitted", InputError)
@@ -206,10 +213,12 @@ def _estimator(reading: GraphReading, data: ValueReading, model: ModelOptions, c
 
 def _fit(estimator: Any, data: ValueReading, kept: Any) -> None:
     nodes = data.graph.nodes[data.places[kept]]
-    if data.noise is None:
-        estimator.fit(nodes, data.values[kept])
-    else:
-        estimator.fit(nodes, data.values[kept], noise_variance=data.noise[kept] ** 2)
+    beside: dict[str, Any] = {}
+    if data.noise is not None:
+        beside["noise_variance"] = data.noise[kept] ** 2
+    if data.exposure is not None:
+        beside["exposure"] = data.exposure[kept]
+    estimator.fit(nodes, data.values[kept], **beside)
 
 
 def _score(estimator: Any, data: ValueReading, held: Any, console: Console) -> None:
@@ -221,7 +230,8 @@ def _score(estimator: Any, data: ValueReading, held: Any, console: Console) -> N
                 f"{int((~seen).sum()):,} values held out have classes that no other value has; they are not scored"
             )
         held = held[seen]
-    scores = estimator.evaluate(data.graph.nodes[data.places[held]], data.values[held]) if len(held) else {}
+    beside = {} if data.exposure is None else {"exposure": data.exposure[held]}
+    scores = estimator.evaluate(data.graph.nodes[data.places[held]], data.values[held], **beside) if len(held) else {}
     console.say(
         f"held out  {len(held):,} values: " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
     )

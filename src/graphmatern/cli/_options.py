@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "Covariate",
     "Covariates",
     "Debug",
     "Distance",
     "EdgeId",
+    "Exposure",
     "Fraction",
     "Geometry",
     "GraphFile",
@@ -73,6 +75,14 @@ Distance = Annotated[str | None, typer.Option(help="Column with the distance fro
 Fraction = Annotated[str | None, typer.Option(help="Column with the share of the edge, instead of the distance.")]
 Covariates = Annotated[
     str | None, typer.Option(help="Columns of the table of nodes that the mean depends on, joined by commas.")
+]
+Covariate = Annotated[
+    list[str] | None,
+    typer.Option("--covariate", metavar="COLUMN", help="Column of VALUES that the mean depends on; may be repeated."),
+]
+Exposure = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column of VALUES with the exposure of each count, such as expected cases."),
 ]
 Level = Annotated[float, typer.Option(help="Probability of the intervals.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw a map: .png, .pdf or .svg.", metavar="FILE")]

@@ -19,7 +19,15 @@ from graphmatern.graph import Graph
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Dataset", "load_cora", "load_traffic", "load_traffic_mondays", "load_traffic_raw"]
+__all__ = [
+    "Dataset",
+    "how_to_use_a_copy",
+    "load_cora",
+    "load_traffic",
+    "load_traffic_mondays",
+    "load_traffic_raw",
+    "local_folder",
+]
 
 _TRAFFIC = (
     "Speeds in miles per hour at 325 sensors on San Jose's highways, {when}.\n"
@@ -54,7 +62,7 @@ class Dataset:
     description: str
 
 
-def _local(name: str, files: Sequence[str]) -> Path | None:
+def local_folder(name: str, files: Sequence[str]) -> Path | None:
     """Return the local folder of a data set, None where there is no copy; one that lacks files is an error."""
     root = os.environ.get("GRAPHMATERN_DATA")
     folder = Path(root or "") / name
@@ -69,7 +77,7 @@ def _local(name: str, files: Sequence[str]) -> Path | None:
     return folder
 
 
-def _how_to_use_a_copy(name: str, files: Sequence[str]) -> str:
+def how_to_use_a_copy(name: str, files: Sequence[str]) -> str:
     return f"A copy as CSV can be used instead: a folder {name!r} with {', '.join(files)}, its parent GRAPHMATERN_DATA."
 
 
@@ -97,7 +105,7 @@ def load_traffic(parallel: str = "sum", *, geometry: bool = False) -> Dataset:
         1,016 nodes, of which 325 are sensors with a speed; ``values`` keeps the order of the file.
     """
     check_choice("parallel", parallel, ("sum", "mean_length", "first"), GraphError)
-    folder = _local("traffic", _PAPER_FILES)
+    folder = local_folder("traffic", _PAPER_FILES)
     when = "Monday 2 January 2017, 17:30"
     if folder is not None and not geometry:
         speeds = pd.read_csv(folder / "speeds.csv").set_index("node")["speed_mph"]
@@ -111,8 +119,10 @@ def load_traffic(parallel: str = "sum", *, geometry: bool = False) -> Dataset:
 
 def _remote_mondays(name: str, files: Sequence[str]) -> pd.DataFrame:
     # The roads are needed as well: where there is no connection, one message names all files.
-    wanted = ["Y.csv"] if _local("traffic_raw", _RAW_FILES) else ["Y.csv", *(f for f in _ROAD_FILES if f != "Y.csv")]
-    return monday_speeds(fetch(wanted, _how_to_use_a_copy(name, files))[0])
+    wanted = (
+        ["Y.csv"] if local_folder("traffic_raw", _RAW_FILES) else ["Y.csv", *(f for f in _ROAD_FILES if f != "Y.csv")]
+    )
+    return monday_speeds(fetch(wanted, how_to_use_a_copy(name, files))[0])
 
 
 def _paper_graph(folder: Path, parallel: str) -> Graph:
@@ -149,7 +159,7 @@ def load_traffic_mondays() -> Dataset:
         ``values`` has one row per sensor (node) and one column per time. Without a local copy the graph is built from
         the raw roads, see `load_traffic`.
     """
-    folder = _local("traffic", _MONDAY_FILES)
+    folder = local_folder("traffic", _MONDAY_FILES)
     when = "26 Mondays of 2017, 17:30"
     if folder is None:
         table = _remote_mondays("traffic", _MONDAY_FILES)
@@ -183,9 +193,9 @@ def load_traffic_raw() -> Dataset:
 
 
 def _raw_roads(parallel: str) -> tuple[Graph, pd.DataFrame]:
-    folder = _local("traffic_raw", _RAW_FILES)
+    folder = local_folder("traffic_raw", _RAW_FILES)
     if folder is None:
-        files = fetch(_ROAD_FILES, _how_to_use_a_copy("traffic_raw", _RAW_FILES))
+        files = fetch(_ROAD_FILES, how_to_use_a_copy("traffic_raw", _RAW_FILES))
         nodes, roads, sensors = road_tables(*files)
     else:
         nodes = pd.read_csv(folder / "intersections.csv").set_index("node")
@@ -216,9 +226,9 @@ def load_cora(*, largest_component: bool = True) -> Dataset:
     Dataset
         Nodes in ascending paper number: 2,485 in the largest component, 2,708 in all.
     """
-    folder = _local("cora", _CORA_FILES)
+    folder = local_folder("cora", _CORA_FILES)
     if folder is None:
-        citations, topics = cora_tables(fetch(["cora.zip"], _how_to_use_a_copy("cora", _CORA_FILES))[0])
+        citations, topics = cora_tables(fetch(["cora.zip"], how_to_use_a_copy("cora", _CORA_FILES))[0])
     else:
         topics = pd.read_csv(folder / "topics.csv").set_index("paper")["topic"]
         citations = pd.read_csv(folder / "citations.csv")

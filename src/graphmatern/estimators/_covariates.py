@@ -7,20 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr, ndtri
 
 from graphmatern._validation import FaultList, abbreviate, as_numbers
 from graphmatern.errors import TableError
+from graphmatern.inference import Normal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
+    from graphmatern.inference import Prior
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Covariates", "read_covariates"]
+__all__ = ["Covariates", "mixture_quantile", "read_covariates"]
 
-_INTERCEPT = "(constant)"
+_INTERCEPT, _ALL = "(constant)", "coefficients"
+_WIDE = 100.0  # standard deviation of coefficients without a prior where others have one, in units of y and x
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +39,23 @@ class Covariates:
         Of the columns of the design: the constant first, where there is one.
     design : ndarray, shape (n_nodes, n_covariates)
         Standardised values; the constant is a column of ones.
-    shift, scale : ndarray, shape (n_covariates,)
-        What was subtracted, and then divided by.
+    back : ndarray, shape (n_covariates, n_covariates)
+        From coefficients of the design to those of the caller's covariates.
+    informed : bool
+        Whether the caller gave priors: then the coefficients of the design have variance 1 before the data.
+    placed : bool
+        Whether the constant has a prior of the caller's, so that its level is not to be taken from the data.
     """
 
     names: list[str]
     design: Floats
-    shift: Floats
-    scale: Floats
+    back: Floats
+    informed: bool = False
+    placed: bool = False
+
+    def precision(self, usual: float) -> float:
+        """Prior precision of the coefficients of the design, given the usual one."""
+        return 1.0 if self.informed else usual
 
     def check(self, observed: NDArray[np.int64]) -> None:
         """Refuse covariates whose coefficients the observed nodes cannot tell apart."""
@@ -54,19 +69,50 @@ class Covariates:
                 "covariates", "must not be linearly dependent at the observed nodes", received, remedy
             )
 
-    def in_user_units(self, mean: Floats, covariance: Floats, y_mean: float, y_scale: float) -> pd.DataFrame:
-        """Coefficients with standard deviations, for y = Σ coefficient × covariate in the caller's units."""
-        p = len(self.names)
-        back = np.diag(1.0 / self.scale)
-        offset = np.zeros(p)
-        if p and self.names[0] == _INTERCEPT:
-            back[0, 1:] = -self.shift[1:] / self.scale[1:]
+    def in_user_units(
+        self, weights: Floats, means: Floats, covariances: Floats, y_mean: float, y_scale: float
+    ) -> pd.DataFrame:
+        """Coefficients in the caller's units, y = Σ coefficient × covariate: mean, sd and quantiles.
+
+        Parameters
+        ----------
+        weights : ndarray, shape (n_components,)
+            Of the normal distributions whose mixture is known.
+        means : ndarray, shape (n_components, n_covariates)
+            Of the coefficients of the design.
+        covariances : ndarray, shape (n_components, n_covariates, n_covariates)
+            Of these.
+        y_mean, y_scale : float
+            Units of y.
+        """
+        offset = np.zeros(len(self.names))
+        if self.names and self.names[0] == _INTERCEPT:
             offset[0] = y_mean
-        std = y_scale * np.sqrt(np.maximum(np.diag(back @ covariance @ back.T), 0.0))
-        return pd.DataFrame({"mean": offset + y_scale * (back @ mean), "std": std}, index=pd.Index(self.names))
+        own = offset + y_scale * (means @ self.back.T)
+        spread = y_scale**2 * np.einsum("ij,kjl,il->ki", self.back, covariances, self.back)
+        mean = weights @ own
+        variance = weights @ (np.maximum(spread, 0.0) + (own - mean) ** 2)
+        columns = {"mean": mean, "sd": np.sqrt(variance)}
+        for level, name in ((0.025, "2.5%"), (0.5, "50%"), (0.975, "97.5%")):
+            columns[name] = mixture_quantile(level, weights, own, np.sqrt(np.maximum(spread, 0.0)))
+        return pd.DataFrame(columns, index=pd.Index(self.names))
 
 
-def read_covariates(graph: Graph, covariates: Any, *, constant: bool) -> Covariates:
+def mixture_quantile(level: float, weights: Floats, means: Floats, stds: Floats) -> Floats:
+    """Quantile of mixtures of normal distributions, by bisection; means and stds (n_components, n) give (n,)."""
+    ends = means + float(ndtri(level)) * stds
+    low, high = ends.min(axis=0), ends.max(axis=0)
+    narrow = np.maximum(stds, 1e-300)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        below = weights @ ndtr((middle - means) / narrow) < level
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.asarray(0.5 * (low + high))
+
+
+def read_covariates(
+    graph: Graph, covariates: Any, *, constant: bool, priors: Mapping[str, Prior] | None = None, y_scale: float = 1.0
+) -> Covariates:
     """Check covariates; every fault is reported at once.
 
     Parameters
@@ -77,6 +123,10 @@ def read_covariates(graph: Graph, covariates: Any, *, constant: bool) -> Covaria
         One row per node: a table indexed by node name, in any order, or an array in the order of the nodes.
     constant : bool
         Whether a column of ones comes first.
+    priors : mapping of str to Prior, optional
+        Of which those that are `Normal` are of coefficients: by name, or "coefficients" for all.
+    y_scale : float
+        Unit of y.
     """
     faults = FaultList("nothing was fitted", TableError)
     n = graph.n_nodes
@@ -90,11 +140,28 @@ def read_covariates(graph: Graph, covariates: Any, *, constant: bool) -> Covaria
     scale = (values - shift).std(axis=0) if constant else np.sqrt(np.mean(values**2, axis=0))
     scale = np.where(scale > 1e-12 * np.abs(values).max(axis=0, initial=0.0), scale, 1.0)
     standardised = (values - shift) / scale
+    back = np.diag(1.0 / scale)
     if constant:
         names = [_INTERCEPT, *names]
         standardised = np.column_stack([np.ones(n), standardised])
         shift, scale = np.append(0.0, shift), np.append(1.0, scale)
-    return Covariates(names, standardised, shift, scale)
+        back = np.diag(1.0 / scale)
+        back[0, 1:] = -shift[1:] / scale[1:]
+        values = np.column_stack([np.ones(n), values])
+    given = {name: prior.scale for name, prior in (priors or {}).items() if isinstance(prior, Normal)}
+    if not given:
+        return Covariates(names, standardised, back)
+    known = {_ALL, *names}
+    if not set(given) <= known:
+        rule = f"must name covariates ({', '.join(names)}) or {_ALL!r} where they are gm.Normal"
+        faults.add("priors", rule, abbreviate(sorted(set(given) - known)), "Correct or remove these names.")
+    faults.raise_if_any()
+    # Coefficients of the caller's own covariates, as the priors are of these, in units of their standard deviations.
+    wide = _WIDE / scale
+    widths = np.array([given.get(name, given.get(_ALL, 0.0)) / y_scale for name in names])
+    widths = np.where(widths > 0.0, widths, wide)
+    placed = constant and (_INTERCEPT in given or _ALL in given)
+    return Covariates(names, values * widths, np.diag(widths), informed=True, placed=placed)
 
 
 def _values(graph: Graph, covariates: Any, faults: FaultList) -> tuple[list[str], Floats]:

@@ -11,6 +11,7 @@ import pandas as pd
 from graphmatern._validation import FaultList, abbreviate, as_numbers, plain_array
 from graphmatern.errors import TableError
 from graphmatern.graph import index_of_names
+from graphmatern.likelihoods import join_trials
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,7 +133,14 @@ def aligned(given: Any, nodes: Any, argument: str, faults: FaultList) -> Any:
 
 
 def read_observations(
-    graph: Graph, nodes: Any, y: Any, noise: Any = None, exposure: Any = None, *, subject: str = "nothing was fitted"
+    graph: Graph,
+    nodes: Any,
+    y: Any,
+    noise: Any = None,
+    exposure: Any = None,
+    trials: Any = None,
+    *,
+    subject: str = "nothing was fitted",
 ) -> TrainingData:
     """Check what was passed to ``fit`` and its like; every fault is reported at once.
 
@@ -144,8 +152,9 @@ def read_observations(
         Node names; or values indexed by node name, where ``y`` is None.
     y : array_like, shape (n,) or (n, n_replicates), optional
         Values; NaN, None and NA mean not observed.
-    noise, exposure : array_like, shape (n,), optional
-        Known noise variances, and exposures of counts; a Series is matched by its index.
+    noise, exposure, trials : array_like, shape (n,), optional
+        Known noise variances, exposures of counts, and trials of which values are successes; a Series is matched by its
+        index. Trials are joined to the values.
     subject : str
         What did not happen, if something is wrong.
     """
@@ -163,8 +172,17 @@ def read_observations(
     kept = np.asarray(~np.isnan(values).all(axis=1))
     original = nodes if isinstance(nodes, pd.Series) else names
     variances = _positive(aligned(noise, original, "noise_variance", faults), "noise_variance", kept, faults)
-    exposures = _positive(aligned(exposure, original, "exposure", faults), "exposure", kept, faults)
+    exposures = _exposures(aligned(exposure, original, "exposure", faults), values, kept, names, faults)
+    if trials is not None:
+        attempts = _positive(aligned(trials, original, "trials", faults), "trials", kept, faults)
+        faults.raise_if_any()
+        negative = values[kept] < 0
+        values[kept] = np.where(negative, values[kept], join_trials(values[kept], np.asarray(attempts)[:, None]))
     faults.raise_if_any()
+    if exposures is not None:
+        observable = exposures > 0.0  # where there is nobody, no case says nothing
+        kept[kept], exposures = observable, exposures[observable]
+        variances = None if variances is None else variances[observable]
     if not kept.any():
         raise faults.raise_now("y", "must hold at least one value", "none", "NaN means not observed.")
     return TrainingData(codes[kept], values[kept], variances, exposures)
@@ -188,6 +206,25 @@ def _values(y: Any) -> tuple[Floats, NDArray[np.bool_]]:
     if raw is not None and raw.dtype.kind not in "buif":
         wrong |= np.isnan(values) & ~np.asarray(pd.isna(raw))
     return (values[:, None], wrong[:, None]) if values.ndim == 1 else (values, wrong)
+
+
+def _exposures(
+    given: Any, y: Floats, kept: NDArray[np.bool_], names: pd.Index[Any], faults: FaultList
+) -> Floats | None:
+    """Exposures of the values that were observed; 0 only where nothing was counted."""
+    if given is None:
+        return None
+    numbers = as_numbers(given, "exposure", FaultList("", TableError))
+    if numbers.shape != kept.shape:
+        faults.add("exposure", f"must have shape {kept.shape}", f"shape {numbers.shape}", "One per value.")
+        return None
+    numbers[~kept] = 1.0
+    found = as_numbers(numbers, "exposure", faults, minimum=0.0)[kept]
+    bare = (numbers == 0.0) & (np.nan_to_num(y) > 0.0).any(axis=1)
+    if bare.any():
+        rule = "must be above 0 where something was counted"
+        faults.add("exposure", rule, f"0 for {abbreviate(names[bare])}", "Correct these, or leave the counts out.")
+    return found
 
 
 def _positive(given: Any, argument: str, kept: NDArray[np.bool_], faults: FaultList) -> Floats | None:

@@ -10,7 +10,7 @@ from gpytorch.kernels import Kernel as GPyTorchKernel
 
 from graphmatern.errors import GraphMaternError, ModelFileError
 from graphmatern.graph import Spectrum
-from graphmatern.inference import Beta, Gamma, HalfNormal, LogNormal, PCPrior, Prior
+from graphmatern.inference import Beta, Gamma, HalfNormal, LogNormal, Normal, PCPrior, Prior
 from graphmatern.inference.field import time_kernel_from_plain, time_kernel_to_plain
 from graphmatern.io import Codec, pack, read_container, unpack, write_container
 from graphmatern.kernels import Kernel, kernel_from_plain, kernel_to_plain
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FIELD_ENGINES", "SPECTRAL_ENGINES", "load", "spectrum_from_state", "spectrum_state", "write_model"]
 
-_PRIORS: dict[str, type[Prior]] = {kind.__name__: kind for kind in (Beta, Gamma, HalfNormal, LogNormal, PCPrior)}
+_PRIORS: dict[str, type[Prior]] = {
+    kind.__name__: kind for kind in (Beta, Gamma, HalfNormal, LogNormal, Normal, PCPrior)
+}
 
 
 def _prior_to_plain(prior: Prior) -> list[Any]:

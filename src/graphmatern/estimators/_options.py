@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 
 from graphmatern._validation import check_positive, check_whole, note_choice, note_flag
 from graphmatern.graph import Graph
-from graphmatern.inference import PriorsAndBounds, Search
+from graphmatern.inference import Normal, OfRoot, PCPrior, Prior, PriorsAndBounds, Search
 from graphmatern.kernels import Kernel
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ _SHARED = {
         "dict of str to Prior, optional",
         (
             'Priors of learned parameters, such as ``{"lengthscale": gm.LogNormal(median=10.0, spread=1.0)}``: also\n'
-            "`gm.HalfNormal`, `gm.Gamma`, `gm.Beta` (of shares) and `gm.PCPrior`. Parameters that are integrated over\n"
-            "have weak ones by default (see ``integrate``)."
+            '`gm.HalfNormal`, `gm.Gamma`, `gm.Beta` (of shares) and `gm.PCPrior`; "sigma" is the square root of the\n'
+            "variance. Parameters that are integrated over have weak ones by default (see ``integrate``)."
         ),
     ),
     "integrate": (
@@ -171,6 +172,7 @@ def check_options(estimator: Any, labels: Sequence[str], faults: FaultList, held
     faults.raise_if_any()
     named = {"nu": True, "lengthscale": True, "variance": True} if kernel is None else _free_words(kernel)
     idle = [word for word, free in named.items() if not free]
+    _check_priors(estimator, faults)
     rules_of(estimator).check([*named, *labels], [*idle, *held], faults)
     faults.raise_if_any()
 
@@ -180,6 +182,17 @@ def _check_error(error: Any, faults: FaultList) -> None:
     check_positive("relative_error", error, faults, remedy="1e-4 is usual.")
     if isinstance(error, float) and np.isfinite(error) and error > 0.0 and not 1e-12 <= error <= 0.1:
         faults.add("relative_error", "must be between 1e-12 and 0.1", repr(error), "1e-4 is usual.")
+
+
+def _check_priors(estimator: Any, faults: FaultList) -> None:
+    """Note priors that are two of one parameter, or of coefficients that there are not."""
+    priors = estimator.priors if isinstance(estimator.priors, Mapping) else {}
+    if {"sigma", "variance"} <= set(priors):
+        received = "both 'sigma' and 'variance'"
+        faults.add("priors", "must name one of these, which are one parameter", received, "sigma² is the variance.")
+    if not hasattr(estimator, "covariates") and any(isinstance(prior, Normal) for prior in priors.values()):
+        rule = f"must not be gm.Normal, which is of coefficients of covariates, for {type(estimator).__name__}"
+        faults.add("priors", rule, repr(dict(priors)), "Use gm.LogNormal or others.")
 
 
 def _check_kinds(estimator: Any, faults: FaultList) -> None:
@@ -229,8 +242,16 @@ def _free_words(kernel: Kernel) -> dict[str, bool]:
 
 
 def rules_of(estimator: Any) -> PriorsAndBounds:
-    """Bounds and priors of an estimator."""
-    return PriorsAndBounds(*({} if given is None else given for given in (estimator.bounds, estimator.priors)))
+    """Bounds and priors of an estimator's parameters; priors of coefficients of the mean are left out."""
+    bounds, priors = ({} if given is None else given for given in (estimator.bounds, estimator.priors))
+    if not isinstance(priors, Mapping):  # for a message
+        return PriorsAndBounds(bounds, priors)
+    own = {name: prior for name, prior in priors.items() if not isinstance(prior, Normal)}
+    if "sigma" in own:
+        prior = own.pop("sigma")
+        known = isinstance(prior, Prior) and not isinstance(prior, PCPrior)  # which is of σ already
+        own["variance"] = OfRoot(prior) if known else prior
+    return PriorsAndBounds(bounds, own)
 
 
 def search_of(estimator: Any) -> Search:
@@ -250,4 +271,6 @@ def uses_normalized(estimator: Any) -> bool | None:
     """Whether an estimator uses the normalised Laplacian: as asked for, or as its kernel requires; None if open."""
     if estimator.normalized is not None:
         return bool(estimator.normalized)
+    if estimator.kernel is not None and estimator.kernel.requires_plain:
+        return False
     return True if estimator.kernel is not None and estimator.kernel.requires_normalized else None

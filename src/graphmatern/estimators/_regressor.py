@@ -11,6 +11,7 @@ import numpy as np
 from graphmatern._validation import FaultList, check_positive, note_choice, note_flag
 from graphmatern.design import of_prior
 from graphmatern.errors import KernelError, TableError
+from graphmatern.estimators._area_results import AreaResults
 from graphmatern.estimators._base import normalisation, reached_by
 from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._data import TrainingData, join_observations, read_observations
@@ -32,7 +33,17 @@ from graphmatern.inference import (
     update_weights,
     with_default_priors,
 )
-from graphmatern.likelihoods import Counts, Gaussian, NegativeBinomial, Numeric, Poisson, StudentT
+from graphmatern.likelihoods import (
+    Binomial,
+    Counts,
+    GammaNoise,
+    Gaussian,
+    NegativeBinomial,
+    Numeric,
+    Poisson,
+    StudentT,
+    ZeroInflatedPoisson,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +51,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from graphmatern.design import Measurable
+    from graphmatern.estimators._covariates import Covariates
     from graphmatern.graph import Graph
     from graphmatern.inference import Fit, Prior
     from graphmatern.kernels import Kernel
@@ -51,13 +63,16 @@ _LIKELIHOODS: dict[str, type[Numeric]] = {
     "student_t": StudentT,
     "poisson": Poisson,
     "negative_binomial": NegativeBinomial,
+    "zero_inflated_poisson": ZeroInflatedPoisson,
+    "binomial": Binomial,
+    "gamma": GammaNoise,
 }
 _EFFECT_PRECISION = 0.01  # of coefficients where a flat prior could be improper: a standard deviation of 10
 _PINNED = 1e14  # of a constant mean that is known
 
 
 @documented
-class GraphGPRegressor(RegressionScores):
+class GraphGPRegressor(RegressionScores, AreaResults):
     """Gaussian process regression on a graph: values at some nodes in, predictions at all nodes out.
 
     Parameters
@@ -83,12 +98,15 @@ class GraphGPRegressor(RegressionScores):
     normalize_y : bool
         Whether to subtract the mean of y and divide by its standard deviation before all else, or by robust versions
         of these (the median, and the median distance from it) where outliers are expected; counts are left as they are.
-    likelihood : {"gaussian", "student_t", "poisson", "negative_binomial"} or likelihood
-        How observations depend on the process: with Gaussian noise, with outliers, or as counts whose rate is e^f. A
+    likelihood : {"gaussian", "student_t", "poisson", "negative_binomial", "zero_inflated_poisson", "binomial", "gamma"}
+        How observations depend on the process: with Gaussian noise, with outliers, as counts whose rate is e^f, as
+        successes among trials of probability 1/(1 + e^(−f)), or as positive numbers of mean e^f. A
         likelihood object (`graphmatern.likelihoods`) sets starting values and holds parameters. Counts are fitted by
         variational inference, noise with outliers by expectation propagation, which knows that an outlier may be none;
         predictions are those of the response: the rate of a count of exposure 1. Coefficients of the mean have a flat
-        prior with Gaussian noise, else a normal one of standard deviation 10 in units of f.
+        prior with Gaussian noise, else a normal one of standard deviation 10 in units of f and of the covariate's
+        standard deviation; ``priors={"coefficients": gm.Normal(1.0)}`` gives them others, as does a covariate's name or
+        "(constant)" in place of "coefficients", in units of f (of y where that is measured).
     <optimizer>
     <max_iterations>
     <learning_rate>
@@ -136,7 +154,7 @@ class GraphGPRegressor(RegressionScores):
     informed_ : ndarray of bool, shape (n_nodes,)
         Whether data reach the node's connected component.
     coefficients_ : DataFrame
-        Coefficients of the mean and their standard deviations, in the units of y.
+        Coefficients of the mean, in the units of y (of f for counts): mean, sd, 2.5%, 50% and 97.5%.
     prior_variance_lost_ : ndarray, shape (n_nodes,)
         Bound on the prior variance that a truncated spectrum loses at every node, in normalised units; zero where
         nothing is truncated.
@@ -165,7 +183,10 @@ class GraphGPRegressor(RegressionScores):
         mean: Literal["constant", "zero"] = "constant",
         covariates: Any = None,
         normalize_y: bool = True,
-        likelihood: Literal["gaussian", "student_t", "poisson", "negative_binomial"] | Numeric = "gaussian",
+        likelihood: Literal[
+            "gaussian", "student_t", "poisson", "negative_binomial", "zero_inflated_poisson", "binomial", "gamma"
+        ]
+        | Numeric = "gaussian",
         optimizer: Literal["quasi-newton", "lbfgs", "adam"] | None = "quasi-newton",
         max_iterations: int = 200,
         learning_rate: float = 0.1,
@@ -213,6 +234,7 @@ class GraphGPRegressor(RegressionScores):
         *,
         noise_variance: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
+        trials: ArrayLike | None = None,
     ) -> Self:
         """Learn the kernel's parameters and condition on the data.
 
@@ -225,17 +247,30 @@ class GraphGPRegressor(RegressionScores):
         noise_variance : array_like, shape (n,), optional
             Known noise variance of every value, in the units of y; no noise is learned then.
         exposure : array_like, shape (n,), optional
-            For how long, or over how much, each count was taken: its rate is multiplied by this.
+            For how long, or over how much, each count was taken: its rate is multiplied by this. Where it is 0, there
+            can be no count but 0, which says nothing.
+        trials : array_like, shape (n,), optional
+            Trials of which ``y`` are successes, for likelihood="binomial".
 
         Returns
         -------
         self
         """
         self._check_options()
-        data = read_observations(self.graph, nodes, y, noise_variance, exposure)
+        data = read_observations(self.graph, nodes, y, noise_variance, exposure, trials)
+        self._check_trials(trials)
         self._adopt(self._learn(data))
         self._warn_of_trouble()
         return self
+
+    def _check_trials(self, trials: Any) -> None:
+        """Refuse trials without a binomial likelihood, and the other way round."""
+        binomial = self.likelihood == "binomial" or isinstance(self.likelihood, Binomial)
+        if binomial == (trials is None):
+            faults = FaultList("nothing was fitted", TableError)
+            rule = "must be given if, and only if, the likelihood is binomial"
+            received = f"{'none' if trials is None else 'some'} for likelihood={self.likelihood!r}"
+            raise faults.raise_now("trials", rule, received, "Pass the number of trials of each value.")
 
     def _check_options(self) -> None:
         faults = FaultList("nothing was fitted", KernelError)
@@ -247,7 +282,7 @@ class GraphGPRegressor(RegressionScores):
         if self.noise is not None:
             check_positive("noise", self.noise, faults, remedy="Leave it out for a value from the data.")
         held = self.likelihood.fixed if isinstance(self.likelihood, Numeric) else ()
-        check_options(self, ["noise", "scale", "df", "dispersion"], faults, held)
+        check_options(self, ["noise", "scale", "df", "dispersion", "zeros"], faults, held)
 
     def _make_likelihood(self, data: TrainingData) -> Numeric:
         """The likelihood with its starting values, checked against the data."""
@@ -275,7 +310,7 @@ class GraphGPRegressor(RegressionScores):
         """What is to be learned, in normalised units."""
         y_mean, y_scale = scale
         likelihood = options.pop("likelihood", None) or self._make_likelihood(data)
-        covariates = read_covariates(self.graph, self.covariates, constant=self.mean == "constant")
+        covariates = self._read_covariates(y_scale)
         covariates.check(data.nodes)
         offset = level if data.exposure is None else level + np.log(data.exposure)
         observations = Observations(
@@ -300,23 +335,29 @@ class GraphGPRegressor(RegressionScores):
                 "device": device_of(self),
                 "dtype": self.dtype,
                 "max_seconds": self.max_seconds,
-                "effect_precision": 0.0 if likelihood.gaussian else _EFFECT_PRECISION,
+                "effect_precision": covariates.precision(0.0 if likelihood.gaussian else _EFFECT_PRECISION),
                 "integrate": self.integrate,
                 **options,
             }
         )
 
+    def _read_covariates(self, y_scale: float) -> Covariates:
+        constant = self.mean == "constant"
+        return read_covariates(self.graph, self.covariates, constant=constant, priors=self.priors, y_scale=y_scale)
+
     def _scale(self, data: TrainingData, likelihood: Numeric) -> tuple[tuple[float, float], float]:
         """Mean and scale of the values, and a level around which the constant mean of counts is expected."""
         observed = ~np.isnan(data.y)
-        if not isinstance(likelihood, Counts):
+        if not likelihood.in_own_units:
             if not self.normalize_y:
                 return (0.0, 1.0), 0.0
             return normalisation(data.y[observed], robust=likelihood.expects_outliers), 0.0
+        if self._read_covariates(1.0).placed:
+            return (0.0, 1.0), 0.0
         exposure = np.ones(len(data.y)) if data.exposure is None else data.exposure
-        total = float((observed * exposure[:, None]).sum())
-        rate = (float(data.y[observed].sum()) + 0.5) / total
-        return (0.0, 1.0), float(np.log(rate)) if self.mean == "constant" else 0.0
+        if self.mean != "constant":
+            return (0.0, 1.0), 0.0
+        return (0.0, 1.0), likelihood.typical_latent(data.y[observed], (observed * exposure[:, None])[observed])
 
     def _learn(self, data: TrainingData) -> dict[str, Any]:
         """Learn from data; returns every fitted attribute."""
@@ -332,13 +373,13 @@ class GraphGPRegressor(RegressionScores):
         noise = noise_of(fit.likelihood)
         if data.noise is not None:  # new observations are as noisy as those seen, on average
             fit.posterior.likelihood = Gaussian(noise * float(data.noise.mean()) / scale[1] / scale[1])
-        lost = fit.report.get("prior_loss")
+        lost, covariates = fit.report.get("prior_loss"), self._read_covariates(scale[1])
         return {
             "_data": data,
             "_fit": fit,
             "_level": level,
-            "_effect_precision": 0.0 if fit.likelihood.gaussian else _EFFECT_PRECISION,
-            "_covariates": read_covariates(self.graph, self.covariates, constant=self.mean == "constant"),
+            "_effect_precision": covariates.precision(0.0 if fit.likelihood.gaussian else _EFFECT_PRECISION),
+            "_covariates": covariates,
             "y_mean_": scale[0],
             "y_scale_": scale[1],
             "engine_": fit.engine,
@@ -426,6 +467,7 @@ class GraphGPRegressor(RegressionScores):
         *,
         noise_variance: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
+        trials: ArrayLike | None = None,
     ) -> Self:
         """Return a model with more data and the same parameters, without learning again.
 
@@ -439,10 +481,14 @@ class GraphGPRegressor(RegressionScores):
             Known noise variance of every value, where `fit` was given those.
         exposure : array_like, shape (n,), optional
             Exposures of counts.
+        trials : array_like, shape (n,), optional
+            Trials, where `fit` was given those.
         """
         self._require_fit()
         subject = "nothing was added"
-        had, more = self._data, read_observations(self.graph, nodes, y, noise_variance, exposure, subject=subject)
+        self._check_trials(trials)
+        had = self._data
+        more = read_observations(self.graph, nodes, y, noise_variance, exposure, trials, subject=subject)
         faults = FaultList(subject, TableError)
         if more.y.shape[1] != had.y.shape[1]:
             rule = f"must have as many replicates as before, {had.y.shape[1]}"
@@ -492,7 +538,7 @@ class GraphGPRegressor(RegressionScores):
         ]
         if len(self._covariates.names) > 1 or self._fit_options["covariates"] is not None:
             table = self.coefficients_
-            pairs = [f"{name} {row['mean']:.4g} ± {row['std']:.2g}" for name, row in table.iterrows()]
+            pairs = [f"{name} {row['mean']:.4g} ± {row['sd']:.2g}" for name, row in table.iterrows()]
             lines.append(f"mean      {', '.join(pairs)}")
         if self.prior_variance_lost_.any():
             lost = float(self.prior_variance_lost_.mean())

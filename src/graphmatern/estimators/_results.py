@@ -62,11 +62,11 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
             rule = "must be left out unless the model is one of counts"
             raise faults.raise_now("exposure", rule, "some", "Use likelihood='poisson'.")
         given = aligned(exposure, self.graph.nodes[places], "exposure", faults)
-        numbers = as_numbers(given, "exposure", faults, minimum=0.0, above=True)
+        numbers = as_numbers(given, "exposure", faults, minimum=0.0)
         if numbers.shape not in ((), places.shape):
             faults.add("exposure", f"must have shape {places.shape}", f"shape {numbers.shape}", "One per node.")
         faults.raise_if_any()
-        return np.asarray(self._level + np.log(numbers))
+        return np.asarray(self._level + np.log(np.maximum(numbers, 1e-300)))  # nobody: no cases
 
     def measurable(self) -> Measurable:
         """The process as `place_sensors` sees it: given the data of the fit."""
@@ -178,7 +178,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         """
         self._require_fit()
         places = self.graph.locate_on_edges(points, edge=edge, distance=distance, fraction=fraction)
-        if isinstance(self.likelihood_, Counts):
+        if isinstance(self.likelihood_, Numeric) and self.likelihood_.in_own_units:
             faults = FaultList("no predictions on edges", KernelError)
             received = type(self.likelihood_).__name__
             raise faults.raise_now("likelihood", "must be of measurements for this", received, "Use Graph.subdivide.")
@@ -375,18 +375,21 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
 
     @property
     def coefficients_(self) -> pd.DataFrame:
-        """Coefficients of the mean in the units of y, or of f for counts; a row per covariate, "(constant)" first."""
+        """Coefficients of the mean in the units of y, or of f for counts; a row per covariate, "(constant)" first.
+
+        Mean, sd, 2.5%, 50% and 97.5%.
+        """
         self._require_fit()
-        posterior = self.posterior_
-        level = self.y_mean_ + self._level
-        return self._covariates.in_user_units(
-            posterior.coefficients[0], posterior.coefficient_covariance[0], level, self.y_scale_
-        )
+        every = getattr(self.posterior_, "components", [self.posterior_])
+        means = np.stack([one.coefficients[0] for one in every])
+        covariances = np.stack([one.coefficient_covariance[0] for one in every])
+        weights = getattr(self.posterior_, "weights", np.ones(1))
+        return self._covariates.in_user_units(weights, means, covariances, self.y_mean_ + self._level, self.y_scale_)
 
 
 def noise_of(likelihood: Likelihood) -> float:
     """Variance of the noise, in normalised units; NaN for counts, where it follows the rate."""
-    if not isinstance(likelihood, Numeric) or isinstance(likelihood, Counts):
+    if not isinstance(likelihood, Numeric) or likelihood.in_own_units:
         return float("nan")
     nothing = torch.zeros((1, 1), dtype=torch.float64)
     with torch.no_grad():

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import TableError
 from graphmatern.estimators._data import read_observations
 from graphmatern.estimators._results import RegressionResults
+from graphmatern.likelihoods import Binomial, split_trials
 from graphmatern.metrics import crps_from_draws, r2, regression_report
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class RegressionScores(RegressionResults):
                 {
                     "node": self.graph.nodes[self._data.nodes[rows]],
                     "replicate": column,
-                    "y": self._data.y[rows, column],
+                    "y": self._plain(self._data.y[rows, column]),
                     "mean": self.y_mean_ + self.y_scale_ * found.mean,
                     "std": self.y_scale_ * np.sqrt(found.variance),
                     "log_density": found.log_density - np.log(self.y_scale_),
@@ -58,6 +60,13 @@ class RegressionScores(RegressionResults):
             )
         return pd.concat([tables[column] for column in sorted(tables)], ignore_index=True)
 
+    def _plain(self, y: Floats) -> Floats:
+        """Observations as they were given: of successes among trials, their share, as what is predicted is one."""
+        if not isinstance(self.likelihood_, Binomial):
+            return y
+        successes, trials = split_trials(y)
+        return np.asarray(successes / trials)
+
     def information_criteria(self) -> dict[str, float]:
         """Scores for comparing models of the same data, in the units of y: by leaving out, and WAIC.
 
@@ -65,7 +74,8 @@ class RegressionScores(RegressionResults):
         -------
         dict
             ``elpd_loo`` is the sum of the log densities of `loo` (the larger the better), ``looic`` −2 times that;
-            ``elpd_waic``, ``p_waic`` (the effective number of parameters) and ``waic`` are those of Watanabe (2010).
+            ``elpd_waic``, ``p_waic`` (the effective number of parameters) and ``waic`` are those of Watanabe (2010);
+            ``dic`` and ``p_dic`` those of Spiegelhalter et al. (2002), with the latent process at its mean.
 
         Examples
         --------
@@ -73,7 +83,7 @@ class RegressionScores(RegressionResults):
         >>> graph = gm.Graph.from_edges([("a", "b"), ("b", "c"), ("c", "d")])
         >>> model = gm.GraphGPRegressor(graph, gm.Matern(nu=1), optimizer=None).fit(list("abcd"), [1.0, 2.0, 2.0, 3.0])
         >>> sorted(model.information_criteria())
-        ['elpd_loo', 'elpd_waic', 'looic', 'p_waic', 'waic']
+        ['dic', 'elpd_loo', 'elpd_waic', 'looic', 'p_dic', 'p_waic', 'waic']
         """
         self._require_fit()
         left_out = float(self.loo()["log_density"].sum())
@@ -81,13 +91,31 @@ class RegressionScores(RegressionResults):
         penalty = float((each.mean_squared_log - each.mean_log**2).sum())
         unit = len(each.mean_log) * float(np.log(self.y_scale_))
         elpd = float(each.log_expected.sum()) - penalty - unit
+        deviance, at_mean = -2.0 * float(each.mean_log.sum()), -2.0 * float(self._log_likelihood_at_mean().sum())
         return {
+            "dic": 2.0 * deviance - at_mean + 2.0 * unit,
+            "p_dic": deviance - at_mean,
             "elpd_loo": left_out,
             "looic": -2.0 * left_out,
             "elpd_waic": elpd,
             "p_waic": penalty,
             "waic": -2.0 * elpd,
         }
+
+    def _log_likelihood_at_mean(self) -> Floats:
+        """Log-likelihoods of all observations, in normalised units, with the latent process at its posterior mean."""
+        data = self._data
+        offset = self._level + (0.0 if data.exposure is None else np.log(data.exposure))
+        f = self.posterior_.latent_mean(data.nodes) + offset
+        y = (data.y.T - self.y_mean_) / self.y_scale_
+        known = ~np.isnan(y)
+        if data.noise is not None:  # each observation has its own
+            noise = np.broadcast_to(self.noise_ * data.noise / self.y_scale_**2, y.shape)[known]
+            return np.asarray(-0.5 * (np.log(2.0 * np.pi * noise) + (y - f)[known] ** 2 / noise))
+        likelihood: Any = self._fit.likelihood
+        with torch.no_grad():
+            found: Floats = likelihood.log_prob(torch.from_numpy(y[known]), torch.from_numpy(f[known])[None]).numpy()
+        return found
 
     def score(
         self, nodes: Any, y: ArrayLike | None = None, sample_weight: None = None, *, exposure: Any = None
@@ -117,6 +145,9 @@ class RegressionScores(RegressionResults):
         """Values to compare predictions with."""
         held_back = read_observations(self.graph, nodes, y, None, exposure, subject="no score")
         faults = FaultList("no score", TableError)
+        if isinstance(self.likelihood_, Binomial):
+            rule = "must not be binomial for this"
+            raise faults.raise_now("likelihood", rule, "Binomial", "See `loo` for scores of shares.")
         if held_back.y.shape[1] != self._data.y.shape[1]:
             rule = f"must have as many columns as there are replicates, {self._data.y.shape[1]}"
             faults.add("y", rule, str(held_back.y.shape[1]), "NaN where there is nothing to compare with.")

@@ -2,8 +2,21 @@
 
 from graphmatern.graph._generators import make_city, make_roads
 from graphmatern.graph._graph import Graph
+from graphmatern.graph._intrinsic import IntrinsicFactor, IntrinsicStructure, intrinsic_spectrum, intrinsic_structure
 from graphmatern.graph._laplacian import largest_eigenvalue_bound
 from graphmatern.graph._names import NodeNames, index_of_names
 from graphmatern.graph._spectrum import Spectrum
 
-__all__ = ["Graph", "NodeNames", "Spectrum", "index_of_names", "largest_eigenvalue_bound", "make_city", "make_roads"]
+__all__ = [
+    "Graph",
+    "IntrinsicFactor",
+    "IntrinsicStructure",
+    "NodeNames",
+    "Spectrum",
+    "index_of_names",
+    "intrinsic_spectrum",
+    "intrinsic_structure",
+    "largest_eigenvalue_bound",
+    "make_city",
+    "make_roads",
+]

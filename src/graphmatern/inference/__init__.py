@@ -5,7 +5,7 @@ from graphmatern.inference.learning.integrate import Component, Integrated, with
 from graphmatern.inference.learning.learn import learn, update_weights
 from graphmatern.inference.learning.optimize import Optimum
 from graphmatern.inference.learning.parameters import PriorsAndBounds
-from graphmatern.inference.learning.priors import Beta, Gamma, HalfNormal, LogNormal, PCPrior, Prior
+from graphmatern.inference.learning.priors import Beta, Gamma, HalfNormal, LogNormal, Normal, OfRoot, PCPrior, Prior
 from graphmatern.inference.learning.problem import Fit, Known, Problem, Search
 from graphmatern.inference.markov.autograd import sparse_logdet, sparse_solve
 from graphmatern.inference.markov.precision import MarkovPrecision, markov_precision
@@ -31,7 +31,9 @@ __all__ = [
     "LogNormal",
     "MarkovPrecision",
     "Mixture",
+    "Normal",
     "Observations",
+    "OfRoot",
     "Optimum",
     "PCPrior",
     "Posterior",

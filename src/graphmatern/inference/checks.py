@@ -9,7 +9,7 @@ import torch
 from scipy.special import logsumexp, ndtr
 
 from graphmatern.inference.cavities import class_cavities
-from graphmatern.likelihoods import Counts, MultinomialProbit
+from graphmatern.likelihoods import Binomial, Counts, MultinomialProbit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,7 +79,7 @@ def left_out(posterior: Posterior) -> dict[int, LeftOut]:
                 columns = (torch.from_numpy(np.ascontiguousarray(x))[None] for x in (centre, variance))
                 log_density = likelihood.predictive_log_prob(torch.from_numpy(y.copy()), *columns).numpy()
             pit = likelihood.observation_cdf(y, centre, variance)
-            if isinstance(likelihood, Counts):
+            if isinstance(likelihood, Counts | Binomial):
                 pit = pit - 0.5 * np.exp(log_density)
             found[column] = LeftOut(means, variances, log_density, pit)
     return found

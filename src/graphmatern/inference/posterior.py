@@ -18,7 +18,7 @@ from scipy.special import ndtr, ndtri
 
 from graphmatern.inference import checks
 from graphmatern.inference.effects import Effects
-from graphmatern.likelihoods import Counts, MultinomialProbit
+from graphmatern.likelihoods import Binomial, Counts, MultinomialProbit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -398,7 +398,7 @@ class Posterior(Draws):
     @property
     def counts(self) -> bool:
         """Whether observations are whole numbers."""
-        return isinstance(self.likelihood, Counts)
+        return isinstance(self.likelihood, Counts | Binomial)
 
     def response_of(self, latent: Floats) -> Floats:
         """The response g(η) of latent values; shape as ``latent``."""

@@ -116,6 +116,9 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
             case likelihoods.NegativeBinomial():
                 # Odds of a further count: mean over shape, dispersion · e^f.
                 return distributions.NegativeBinomial(1.0 / own.dispersion.to(f), logits=f + own.dispersion.to(f).log())
+            case likelihoods.GammaNoise():
+                shape = 1.0 / own.dispersion.to(f)
+                return distributions.Gamma(shape.expand_as(f), shape * (-f).exp())
             case likelihoods.Bernoulli():
                 codes = torch.ones((), dtype=f.dtype, device=f.device)
                 return distributions.Bernoulli(logits=_logit(own, codes, f))

@@ -11,6 +11,7 @@ import pandas as pd
 from graphmatern._validation import FaultList, abbreviate
 from graphmatern.errors import TableError
 from graphmatern.graph._names import index_of_names
+from graphmatern.io._area_columns import AreaColumns
 from graphmatern.tables import (
     NameMatcher,
     PointColumns,
@@ -59,6 +60,10 @@ class ValueReading:
         What the values are called.
     notes : list of str
         What was guessed, in words.
+    exposure : ndarray, shape (n,), optional
+        Exposures of counts.
+    covariates : DataFrame, optional
+        Covariates of every node, indexed by node name.
     """
 
     graph: Graph
@@ -67,6 +72,8 @@ class ValueReading:
     noise: NDArray[np.float64] | None
     name: str
     notes: list[str] = field(default_factory=list)
+    exposure: NDArray[np.float64] | None = None
+    covariates: pd.DataFrame | None = None
 
     @property
     def is_numeric(self) -> bool:
@@ -81,6 +88,7 @@ def read_values(
     *,
     texts: bool | None = None,
     ignore_unknown: bool = False,
+    counts: bool = False,
 ) -> ValueReading:
     """Read values at nodes from a CSV, TSV, Parquet or Excel file.
 
@@ -97,6 +105,8 @@ def read_values(
         Whether the values are names of classes; by default, where they do not read as numbers.
     ignore_unknown : bool
         Whether rows that name no node are left out rather than refused.
+    counts : bool
+        Whether the values must be counts, whole numbers of at least 0.
 
     Returns
     -------
@@ -111,8 +121,10 @@ def read_values(
     value = wanted_column(table, columns.value, "value", faults)
     noise = wanted_column(table, columns.noise, "noise-std", faults)
     node = wanted_column(table, columns.node, "node", faults)
+    exposure = wanted_column(table, columns.exposure, "exposure", faults)
+    covariates = [wanted_column(table, name, "covariate", faults) for name in columns.covariates]
     faults.raise_if_any()
-    named = [column for column in (value, noise) if column is not None]
+    named = [column for column in (value, noise, exposure, *covariates) if column is not None]
     points = None if node is not None else point_columns(table, _roads(graph), columns, named, faults)
     if points is not None:
         graph, codes, note = _on_edges(table, graph, points, faults)
@@ -131,9 +143,14 @@ def read_values(
         notes.append(f"{int(unknown.sum()):,} of {len(codes):,} rows name no node of the graph and are left out")
     elif unknown.any():
         graph._parts.names.note_unknown(list(table[node][unknown].dropna().unique()) or ["(empty)"], str(node), faults)
+    if exposure is None and not covariates and not counts:
         faults.raise_if_any()
     notes += [*said, *unused_columns(table, [*used, value])]
     found = _values(table[value], texts, faults)
+    beside = AreaColumns(table, codes, graph, faults, str(node))
+    exposures = beside.exposures(exposure, found, counts=counts, value=str(value))
+    known = beside.covariates(covariates)
+    faults.raise_if_any()
     if found.dtype == np.float64 and uses_decimal_commas(table[value]):
         notes.append(f"decimal commas in {str(value)!r}")
     observed = ~pd.isna(found) & ~unknown
@@ -148,7 +165,8 @@ def read_values(
         needed = table[noise].astype(object).where(observed, 1)
         errors = read_numbers(needed, rule, faults, remedy="Correct these cells.", minimum=0.0, above=True)[observed]
         faults.raise_if_any()
-    return ValueReading(graph, codes[observed], found[observed], errors, str(value), notes)
+    people = None if exposures is None else exposures[observed]
+    return ValueReading(graph, codes[observed], found[observed], errors, str(value), notes, people, known)
 
 
 def _at_nodes(
@@ -203,9 +221,7 @@ def _values(column: pd.Series[Any], texts: bool | None, faults: FaultList) -> ND
         "Correct these cells, or empty them: empty means not observed. Names of classes need --task classification."
     )
     rule = f"must hold numbers of at most {_LARGEST:g}"
-    numbers = read_numbers(column, rule, faults, remedy=remedy, largest=_LARGEST, missing=True)
-    faults.raise_if_any()
-    return numbers
+    return read_numbers(column, rule, faults, remedy=remedy, largest=_LARGEST, missing=True)
 
 
 # ---------------------------------------------------------------------- points on edges

@@ -1,5 +1,6 @@
 """Kernels on the nodes of a graph."""
 
+from graphmatern.kernels._areal import BYM2, ICAR, ArealKernel, Leroux
 from graphmatern.kernels._base import Kernel, ScaledKernel, SpectralKernel, SumKernel, hold_variance
 from graphmatern.kernels._bound import BoundKernel, CorrelationRange
 from graphmatern.kernels._heat import heat_flow
@@ -13,11 +14,15 @@ from graphmatern.kernels._spectral import (
 )
 
 __all__ = [
+    "BYM2",
+    "ICAR",
+    "ArealKernel",
     "BoundKernel",
     "CorrelationRange",
     "Diffusion",
     "InverseCosine",
     "Kernel",
+    "Leroux",
     "Matern",
     "RandomWalk",
     "ScaledKernel",

@@ -13,7 +13,7 @@ from graphmatern._validation import FaultList, abbreviate, check_flag, check_pos
 from graphmatern.errors import KernelError
 
 if TYPE_CHECKING:
-    from graphmatern.graph import Graph
+    from graphmatern.graph import Graph, Spectrum
     from graphmatern.kernels._bound import BoundKernel
 
 __all__ = ["Kernel", "ScaledKernel", "SpectralKernel", "SumKernel", "hold_variance"]
@@ -29,6 +29,16 @@ class Kernel(torch.nn.Module, ABC):
     @abstractmethod
     def requires_normalized(self) -> bool:
         """Whether the kernel is defined for the normalised Laplacian only."""
+
+    @property
+    def requires_plain(self) -> bool:
+        """Whether the kernel is defined for the plain Laplacian only."""
+        return False
+
+    @property
+    def intrinsic(self) -> bool:
+        """Whether the kernel is scaled component by component, so that it is no function of the Laplacian alone."""
+        return False
 
     @abstractmethod
     def spectral_weights(self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int) -> torch.Tensor:
@@ -90,7 +100,11 @@ class Kernel(torch.nn.Module, ABC):
         from graphmatern.kernels._bound import BoundKernel
 
         normalized = self.choose_laplacian(graph, normalized)
-        return BoundKernel(self, graph, graph.spectrum(n_eigenpairs, normalized))
+        return BoundKernel(self, graph, self.spectrum_on(graph, n_eigenpairs, normalized))
+
+    def spectrum_on(self, graph: Graph, n_eigenpairs: int | None, normalized: bool) -> Spectrum:
+        """Eigenpairs on which `spectral_weights` is defined; by default those of the Laplacian."""
+        return graph.spectrum(n_eigenpairs, normalized)
 
     def choose_laplacian(self, graph: Graph, normalized: bool | None) -> bool:
         """Whether the kernel goes with the normalised Laplacian of a graph; raises where it cannot be used with it."""
@@ -194,6 +208,10 @@ class SumKernel(Kernel):
         flat: list[Kernel] = []
         for kernel in kernels:
             flat.extend(kernel.terms if isinstance(kernel, SumKernel) else [kernel])
+        if len({kernel.intrinsic for kernel in flat}) > 1:
+            received = abbreviate(type(kernel).__name__ for kernel in flat)
+            rule = "must not join ICAR or BYM2, which are scaled component by component, with other kernels"
+            raise faults.raise_now("kernels", rule, received, "Use Leroux or Matern in their place.")
         self._terms = torch.nn.ModuleList(flat)
 
     def __repr__(self) -> str:
@@ -208,6 +226,20 @@ class SumKernel(Kernel):
     def requires_normalized(self) -> bool:
         """Whether one of the terms needs the normalised Laplacian."""
         return any(term.requires_normalized for term in self.terms)
+
+    @property
+    def requires_plain(self) -> bool:
+        """Whether one of the terms needs the plain Laplacian."""
+        return any(term.requires_plain for term in self.terms)
+
+    @property
+    def intrinsic(self) -> bool:
+        """Whether the terms are scaled component by component."""
+        return self.terms[0].intrinsic
+
+    def spectrum_on(self, graph: Graph, n_eigenpairs: int | None, normalized: bool) -> Spectrum:
+        """Eigenpairs on which all terms are defined."""
+        return self.terms[0].spectrum_on(graph, n_eigenpairs, normalized)
 
     def spectral_weights(self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int) -> torch.Tensor:
         """Sum of the terms' weights; see `Kernel.spectral_weights`."""
@@ -255,6 +287,20 @@ class ScaledKernel(Kernel):
     def requires_normalized(self) -> bool:
         """Whether the kernel needs the normalised Laplacian."""
         return self.kernel.requires_normalized
+
+    @property
+    def requires_plain(self) -> bool:
+        """Whether the kernel needs the plain Laplacian."""
+        return self.kernel.requires_plain
+
+    @property
+    def intrinsic(self) -> bool:
+        """Whether the kernel is scaled component by component."""
+        return self.kernel.intrinsic
+
+    def spectrum_on(self, graph: Graph, n_eigenpairs: int | None, normalized: bool) -> Spectrum:
+        """Eigenpairs on which the kernel is defined."""
+        return self.kernel.spectrum_on(graph, n_eigenpairs, normalized)
 
     def spectral_weights(self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int) -> torch.Tensor:
         """Return the kernel's weights times the factor; see `Kernel.spectral_weights`."""

@@ -10,6 +10,7 @@ import torch
 from graphmatern._parameters import Parameter, from_plain, half_open_unit, positive, to_plain
 from graphmatern._validation import FaultList, check_whole
 from graphmatern.errors import KernelError
+from graphmatern.kernels._areal import BYM2, ICAR, Leroux
 from graphmatern.kernels._base import ScaledKernel, SpectralKernel, SumKernel
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ class InverseCosine(_NormalizedKernel):
 
 
 _STORED: dict[str, type[SpectralKernel]] = {
-    kind.__name__: kind for kind in (Matern, Diffusion, RandomWalk, InverseCosine)
+    kind.__name__: kind for kind in (Matern, Diffusion, RandomWalk, InverseCosine, ICAR, Leroux, BYM2)
 }
 
 

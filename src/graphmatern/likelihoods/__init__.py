@@ -5,15 +5,24 @@ from typing import Any
 from graphmatern._parameters import from_plain, to_plain
 from graphmatern.likelihoods._base import Expectation, Likelihood
 from graphmatern.likelihoods._classes import Bernoulli, Categorical, MultinomialProbit, RobustMax, Softmax, differences
+from graphmatern.likelihoods._more_numbers import (
+    Binomial,
+    GammaNoise,
+    ZeroInflatedPoisson,
+    join_trials,
+    split_trials,
+)
 from graphmatern.likelihoods._numbers import Counts, Gaussian, NegativeBinomial, Numeric, Poisson, StudentT
 from graphmatern.likelihoods._orthant import orthant
 from graphmatern.likelihoods._quantiles import find_quantile
 
 __all__ = [
     "Bernoulli",
+    "Binomial",
     "Categorical",
     "Counts",
     "Expectation",
+    "GammaNoise",
     "Gaussian",
     "Likelihood",
     "MultinomialProbit",
@@ -23,16 +32,31 @@ __all__ = [
     "RobustMax",
     "Softmax",
     "StudentT",
+    "ZeroInflatedPoisson",
     "differences",
     "find_quantile",
+    "join_trials",
     "likelihood_from_plain",
     "likelihood_to_plain",
     "orthant",
+    "split_trials",
 ]
 
 _STORED: dict[str, type[Likelihood]] = {
     kind.__name__: kind
-    for kind in (Bernoulli, MultinomialProbit, RobustMax, Softmax, Gaussian, NegativeBinomial, Poisson, StudentT)
+    for kind in (
+        Bernoulli,
+        MultinomialProbit,
+        RobustMax,
+        Softmax,
+        Binomial,
+        GammaNoise,
+        Gaussian,
+        NegativeBinomial,
+        Poisson,
+        StudentT,
+        ZeroInflatedPoisson,
+    )
 }
 
 

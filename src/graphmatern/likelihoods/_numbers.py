@@ -48,6 +48,13 @@ class Numeric(Likelihood):
 
     #: Whether some observations may be far off, so that mean and standard deviation say little about the rest.
     expects_outliers: ClassVar[bool] = False
+    #: Whether observations must stay in their own units, as f is on another scale: counts, shares, positive numbers.
+    in_own_units: ClassVar[bool] = False
+
+    def typical_latent(self, y: Floats, exposure: Floats) -> float:
+        """A level around which f is expected, from observations and exposures, where `in_own_units`; 0 by default."""
+        del y, exposure
+        return 0.0
 
     def response_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and variance of the response g(f); by default f itself.
@@ -286,6 +293,12 @@ def _t_and_gaussian(
 
 class Counts(Numeric):
     """Counts with a logarithmic link: the rate is e^f. Exposures enter as offsets log(exposure) of the latent mean."""
+
+    in_own_units: ClassVar[bool] = True
+
+    def typical_latent(self, y: Floats, exposure: Floats) -> float:
+        """Log of the average rate."""
+        return math.log((float(y.sum()) + 0.5) / float(exposure.sum()))
 
     def note_faults(self, y: Floats, faults: FaultList) -> None:
         """Note as faults what is not a count."""

@@ -202,6 +202,10 @@ class ValueColumns:
         For values at points on edges: the edge's id, and the distance from its source or the share of it.
     snap_limit : float, optional
         How far points given by coordinates may lie from the nearest edge; see `Graph.attach`.
+    exposure : str, optional
+        Exposures of counts; never guessed.
+    covariates : sequence of str
+        Covariates, one value per node; never guessed.
     """
 
     node: str | None = None
@@ -211,6 +215,8 @@ class ValueColumns:
     distance: str | None = None
     fraction: str | None = None
     snap_limit: float | None = None
+    exposure: str | None = None
+    covariates: Sequence[str] = ()
 
 
 class PointColumns(NamedTuple):

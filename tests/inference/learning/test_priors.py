@@ -12,6 +12,7 @@ from scipy.special import expit
 
 import graphmatern as gm
 from graphmatern.errors import KernelError
+from graphmatern.inference import OfRoot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +22,12 @@ X = np.linspace(-3.0, 2.5, 12)
 CASES: dict[str, tuple[Any, Any, Any]] = {
     "log-normal": (gm.LogNormal(2.0, 0.7), stats.lognorm(0.7, scale=2.0).logpdf, np.exp),
     "half-normal": (gm.HalfNormal(0.5), stats.halfnorm(scale=0.5).logpdf, np.exp),
+    "half-normal of a root": (
+        OfRoot(gm.HalfNormal(0.5)),
+        lambda v: stats.halfnorm(scale=0.5).logpdf(np.sqrt(v)) - np.log(2.0 * np.sqrt(v)),
+        np.exp,
+    ),
+    "normal": (gm.Normal(0.5), None, None),
     "gamma": (gm.Gamma(2.0, 3.0), stats.gamma(2.0, scale=1 / 3.0).logpdf, np.exp),
     "beta": (gm.Beta(2.0, 0.5), stats.beta(2.0, 0.5).logpdf, expit),
     "pc of a lengthscale": (gm.PCPrior(below=0.5, probability=0.1), None, np.exp),

@@ -15,10 +15,12 @@ from scipy.special import logsumexp
 
 from graphmatern.errors import NumericalError
 from graphmatern.inference.learning.explore import Explored, explore, few_of, normal_points
+from graphmatern.inference.learning.grid import MOST_PARAMETERS, explore_grid
 from graphmatern.inference.learning.optimize import curvature
 from graphmatern.inference.learning.parameters import PriorsAndBounds
-from graphmatern.inference.learning.priors import Beta, LogNormal
+from graphmatern.inference.learning.priors import Beta, LogNormal, PCPrior
 from graphmatern.inference.threads import small_matrix_threads
+from graphmatern.kernels import ArealKernel
 from graphmatern.likelihoods import Categorical, Gaussian, StudentT
 
 if TYPE_CHECKING:
@@ -73,9 +75,17 @@ def default_priors(problem: Problem) -> dict[str, Prior]:
       of variance 1, arctan(1 / √20) / π = 7 % of labels are then not what the process says; between 25 % and 1.6 %.
     * noise: log-normal around a tenth of the variance of the data, within a factor of 28 with 95 %; for Student's t
       the scale is that of a standard deviation, and df − 2 is around 8, within a factor of 20.
-    * dispersion of counts: log-normal around 0.3, within a factor of 19. Shares are Beta(2, 2).
+    * dispersion of counts: log-normal around 0.3, within a factor of 19. Laziness is Beta(2, 2), the share
+      of zeros uniform.
+    * of areas, mixing is Beta(1/2, 1/2), and the standard deviation has a `PCPrior`: above 1 with 1 % for rates and
+      classes (Simpson et al. 2017), above three times that of the data for measurements.
     """
-    return weak_priors(problem.graph, bool(problem.normalized), problem.rules, _variance_of_data(problem))
+    spread = _variance_of_data(problem)
+    found = weak_priors(problem.graph, bool(problem.normalized), problem.rules, spread)
+    if isinstance(problem.kernel, ArealKernel) and not problem.rules.concern("variance"):
+        measured = isinstance(problem.likelihood, Gaussian | StudentT)
+        found["variance"] = PCPrior(above=3.0 * float(np.sqrt(spread)) if measured else 1.0, probability=0.01)
+    return found
 
 
 def weak_priors(graph: Graph, normalized: bool, rules: PriorsAndBounds, spread: float) -> dict[str, Prior]:
@@ -92,9 +102,11 @@ def weak_priors(graph: Graph, normalized: bool, rules: PriorsAndBounds, spread: 
         "df": LogNormal(8.0, 1.5),
         "dispersion": LogNormal(0.3, 1.5),
         "laziness": Beta(2.0, 2.0),
+        "mixing": Beta(0.5, 0.5),
+        "zeros": Beta(1.0, 1.0),
     }
     for word, (low, high) in rules.bounds.items():
-        if word in usual and word != "laziness":  # whoever gives bounds knows more than we do
+        if word in usual and word not in ("laziness", "mixing", "zeros"):  # whoever gives bounds knows more than we do
             usual[word] = LogNormal(float(np.sqrt(low) * np.sqrt(high)), 0.5 * float(np.log(high / low)))
     return usual | dict(rules.priors)
 
@@ -167,18 +179,22 @@ class Effort:
         Whether predictions of a component take long.
     normal : bool
         Whether the density is taken to be normal.
+    areas : bool
+        Whether the kernel is one of areas, which have one mode and few parameters: a grid serves them.
     """
 
     count: int
     exact: bool = True
     slow: bool = False
     normal: bool = False
+    areas: bool = False
 
     @classmethod
     def of(cls, problem: Problem, engine: str) -> Effort:
         """What suits a problem, with an engine."""
         slow = problem.likelihood.n_latents > 1 or engine == "moments"
-        return cls(problem.observations.count, problem.exact, slow, _is_normal(problem))
+        areas = isinstance(problem.kernel, ArealKernel)
+        return cls(problem.observations.count, problem.exact, slow, _is_normal(problem), areas)
 
     def n_points(self, n_parameters: int) -> int:
         """How many points are evaluated: fewer where each takes longer, and the density is closer to normal."""
@@ -370,6 +386,8 @@ def _explore(effort: Effort, searched: Searched) -> Explored:
                 hessian = np.eye(len(mode))
         if effort.normal and len(mode):
             return normal_points(-searched.optimum.value, mode, hessian, coordinates)
+        if effort.areas and 0 < len(mode) <= MOST_PARAMETERS:
+            return explore_grid(log_density, mode, hessian, coordinates)
         return explore(log_density, mode, hessian, coordinates, effort.n_points(len(mode)))
 
 

@@ -42,6 +42,8 @@ _BOUNDS = {
     "df": (2.05, 1e3),
     "dispersion": (1e-6, 1e3),
     "laziness": (3e-7, 1.0 - 3e-7),
+    "zeros": (1e-4, 1.0 - 1e-4),
+    "mixing": (1e-6, 1.0 - 1e-6),
 }
 
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Beta", "Gamma", "HalfNormal", "LogNormal", "PCPrior", "Prior"]
+__all__ = ["Beta", "Gamma", "HalfNormal", "LogNormal", "Normal", "OfRoot", "PCPrior", "Prior"]
 
+_SHARES = ("laziness", "mixing", "zeros")
 _HUGE = 300.0  # of a logarithm: beyond, exponentials overflow
 
 
@@ -53,7 +54,7 @@ class Prior(ABC):
     def suitable(self, label: str) -> bool:
         """Whether it suits a parameter, by the last word of its label."""
         word = label.rpartition(".")[2]
-        return word != "laziness" if self.suits is None else word in self.suits
+        return word not in _SHARES if self.suits is None else word in self.suits
 
     def _check(self, **numbers: float) -> None:
         """Raise unless all of these are positive."""
@@ -135,6 +136,61 @@ class HalfNormal(Prior):
 
 
 @dataclass(frozen=True)
+class Normal(Prior):
+    """A normal prior of coefficients of the mean, around 0.
+
+    Parameters
+    ----------
+    scale : float
+        Its standard deviation, in the units of y per unit of the covariate; of the latent process for counts. That of
+        the constant is around 0 for counts, else around the mean of the values.
+
+    Examples
+    --------
+    >>> import graphmatern as gm
+    >>> priors = {"coefficients": gm.Normal(1.0), "(constant)": gm.Normal(5.0)}
+    """
+
+    scale: float
+    suits: ClassVar[tuple[str, ...] | None] = ()
+
+    def __post_init__(self) -> None:
+        self._check(scale=self.scale)
+
+    def log_density(self, x: Floats) -> tuple[Floats, Floats, Floats]:
+        """−z²/2 with z = x / scale; see `Prior.log_density`."""
+        z = x / self.scale
+        value = -0.5 * z**2 - np.log(self.scale) - 0.5 * np.log(2 * np.pi)
+        return value, -z / self.scale, np.full_like(z, -(self.scale**-2))
+
+    def quantile(self, share: Floats) -> Floats:
+        """Quantiles of the coefficient."""
+        return np.asarray(self.scale * ndtri(share))
+
+
+@dataclass(frozen=True)
+class OfRoot(Prior):
+    """A prior of σ where σ² is what is moved.
+
+    Parameters
+    ----------
+    inner : Prior
+        Of σ.
+    """
+
+    inner: Prior
+
+    def log_density(self, x: Floats) -> tuple[Floats, Floats, Floats]:
+        """That of log σ = x / 2; see `Prior.log_density`."""
+        value, slope, curvature = self.inner.log_density(0.5 * x)
+        return value - np.log(2.0), 0.5 * slope, 0.25 * curvature
+
+    def quantile(self, share: Floats) -> Floats:
+        """Quantiles of log σ²."""
+        return 2.0 * self.inner.quantile(share)
+
+
+@dataclass(frozen=True)
 class Gamma(Prior):
     """A gamma prior of the parameter.
 
@@ -188,7 +244,7 @@ class Beta(Prior):
 
     a: float
     b: float
-    suits: ClassVar[tuple[str, ...] | None] = ("laziness",)
+    suits: ClassVar[tuple[str, ...] | None] = _SHARES
 
     def __post_init__(self) -> None:
         self._check(a=self.a, b=self.b)

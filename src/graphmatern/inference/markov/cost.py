@@ -10,7 +10,7 @@ from graphmatern.errors import ResourceError
 from graphmatern.graph import largest_eigenvalue_bound
 from graphmatern.inference.markov.precision import markov_precision
 from graphmatern.inference.markov.rational import MOST_TERMS, terms_for, widest_ratio
-from graphmatern.kernels import Matern
+from graphmatern.kernels import ArealKernel, Matern
 from graphmatern.sparse import BlockAnalysis, early_cost, power_nnz
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def smoothnesses(kernel: object, rules: PriorsAndBounds | None = None) -> tuple[
     if isinstance(kernel, Matern):
         nu = kernel.values()["nu"]
         return (int(nu),) if nu == round(nu) and nu >= 1 else ()
-    return ()
+    return (1,) if isinstance(kernel, ArealKernel) else ()  # a precision of the pattern of the Laplacian
 
 
 def is_learned(problem: Problem) -> bool:

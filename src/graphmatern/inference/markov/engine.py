@@ -19,11 +19,12 @@ from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError, ResourceError
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
 from graphmatern.inference.learning.rehearsal import is_large, part_of_graph
+from graphmatern.inference.markov.areal import areal_engine
 from graphmatern.inference.markov.cost import is_learned, smoothnesses
 from graphmatern.inference.markov.precision import markov_precision
 from graphmatern.inference.markov.process import MarkovProcess, Workspace
 from graphmatern.inference.process import Engine
-from graphmatern.kernels import Diffusion, Matern
+from graphmatern.kernels import ArealKernel, Diffusion, Matern
 from graphmatern.sparse import power_nnz
 
 if TYPE_CHECKING:
@@ -103,9 +104,11 @@ class MarkovEngine(Engine):
         """One engine for each integer smoothness that is tried, or one for all others."""
         from graphmatern.inference.markov.fractional_engine import FractionalEngine
 
+        if isinstance(problem.kernel, ArealKernel):
+            return areal_engine(problem).candidates(problem, groups)
         if problem.kernel is not None and not isinstance(problem.kernel, Matern):
             faults = FaultList("nothing was fitted", KernelError)
-            rule = "must be Matérn for engine='markov'"
+            rule = "must be Matérn, or a kernel of areas, for engine='markov'"
             remedy = "Use Matern, or engine='moments' or 'spectral' for other kernels."
             if isinstance(problem.kernel, Diffusion):
                 remedy = (

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from scipy.fft import dct
 
-from graphmatern._validation import warn
-from graphmatern.errors import NumericalError, NumericalWarning, ResourceError
+from graphmatern._validation import FaultList, warn
+from graphmatern.errors import KernelError, NumericalError, NumericalWarning, ResourceError
 from graphmatern.inference.learning.optimize import with_curvature
 from graphmatern.inference.learning.parameters import free_parameters, move_parameters
 from graphmatern.inference.learning.rehearsal import part_of_observations
@@ -91,6 +91,11 @@ class MomentsEngine(Engine):
 
     def __init__(self, problem: Problem, groups: list[Group]) -> None:
         self.groups, self._problem = groups, problem
+        if problem.kernel is not None and problem.kernel.intrinsic:
+            faults = FaultList("nothing was fitted", KernelError)
+            rule = "must be a function of the Laplacian for engine='moments', without a jump at 0"
+            remedy = "Use engine='markov' or 'spectral', or gm.Leroux."
+            raise faults.raise_now("kernel", rule, repr(problem.kernel), remedy)
         self._kernel = starting_kernel(problem)
         self._kernel.check_laplacian(bool(problem.normalized))
         self._raw, self.coordinates, self.start = free_parameters(self._kernel, problem.rules)

@@ -18,6 +18,7 @@ from graphmatern.errors import NumericalError
 from graphmatern.inference.learning.parameters import free_parameters, move_parameters
 from graphmatern.inference.posterior import Part, Posterior
 from graphmatern.inference.sites.classes import ClassState, CoupledClasses, check_suits
+from graphmatern.inference.sites.correction import beyond_the_bound
 from graphmatern.inference.sites.marginals import LatentField, Sites
 from graphmatern.inference.sites.matching import MomentMatching
 from graphmatern.inference.sites.updates import BoundMaximisation, SiteLikelihood
@@ -87,6 +88,8 @@ class SiteObjective:
         self._raw, self.coordinates, self.start = free_parameters(self.likelihood, problem.rules)
         self.to_gain, _ = _WHILE_MOVING[self.likelihood.log_concave]
         self._approximation = _approximation(self.likelihood, engine)
+        # The bound favours parameters at which the posterior is closer to normal.
+        self._corrects = self.likelihood.log_concave and self.likelihood.n_latents == 1 and not engine.restricts
         self._state: SiteState | MatchedState | ClassState | None = None
         self._at: Floats | None = None  # where the sites are exact
         self._begin, self._best = None if sites is None else Sites(*sites), -np.inf
@@ -136,7 +139,10 @@ class SiteObjective:
         return -state.evidence, np.concatenate([state.gradient(latent), in_likelihood])
 
     def value(self, theta: Floats) -> float:
-        """Value alone, of sites that are begun from the best found so far and are exact enough to compare."""
+        """Value alone, of sites that are begun from the best found so far and are exact enough to compare.
+
+        What the bound leaves out is added, as that differs between parameters.
+        """
         state = self._approximation.fit(
             self._field(theta),
             self._observed,
@@ -147,6 +153,8 @@ class SiteObjective:
             compared_with=None if self._best == -np.inf else self._best,
         )
         self._state, self._at = state, None
+        if isinstance(self._approximation, BoundMaximisation) and self._corrects:
+            return -state.evidence - beyond_the_bound(self._observed, state)  # type: ignore[arg-type]
         return -state.evidence
 
     def begin_afresh(self, optimum: Optimum, objective: Objective) -> bool:

@@ -1,0 +1,180 @@
+"""What is asked of counts by area: relative risks, fitted counts and residuals, and the two parts of BYM2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr
+
+from graphmatern._validation import FaultList
+from graphmatern.errors import KernelError
+from graphmatern.graph import intrinsic_structure
+from graphmatern.inference.markov.areal import AreaPredictive, shares_of
+from graphmatern.kernels import BYM2, ICAR
+from graphmatern.metrics import half_width
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from graphmatern.estimators._data import TrainingData
+    from graphmatern.graph import Graph, IntrinsicStructure
+    from graphmatern.inference import Fit, Mixture, Posterior
+    from graphmatern.kernels import Kernel
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["AreaResults"]
+
+
+class AreaResults:
+    """Tables of a fitted regression that maps of diseases, crimes and accidents are made of."""
+
+    graph: Graph
+    posterior_: Posterior | Mixture
+    kernel_: Any
+    y_mean_: float
+    y_scale_: float
+    _data: TrainingData
+    _fit: Fit
+    _level: float
+
+    def _require_fit(self) -> None: ...
+    def _plain(self, y: Floats) -> Floats: ...  # type: ignore[empty-body]
+
+    def risk_table(self, threshold: float = 1.0, level: float = 0.95, replicate: int = 0) -> pd.DataFrame:
+        """Relative risk of every area, the rate of a count of exposure 1; or the response of other likelihoods.
+
+        Parameters
+        ----------
+        threshold : float
+            Risk that is exceeded with the probability ``above``.
+        level : float
+            Probability of the intervals.
+        replicate : int
+            Which replicate.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by node name: mean, sd, lower, median, upper and above.
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> graph = gm.Graph.from_edges([("a", "b"), ("b", "c")])
+        >>> model = gm.GraphGPRegressor(graph, gm.BYM2(0.3, 0.5), likelihood="poisson", optimizer=None)
+        >>> table = model.fit(["a", "b", "c"], [9, 4, 1], exposure=[4.0, 4.0, 4.0]).risk_table()
+        >>> bool(table.loc["a", "above"] > 0.9 > 0.1 > table.loc["c", "above"])
+        True
+        """
+        self._require_fit()
+        half = half_width(level)
+        places, posterior = np.arange(self.graph.n_nodes), self.posterior_
+        mean, variance = (one[replicate] for one in posterior.moments(places, offset=self._level))
+        ends = [
+            posterior.quantile(places, float(ndtr(z)), observation=False, replicate=replicate, offset=self._level)
+            for z in (-half, 0.0, half)
+        ]
+        above = posterior.exceedance(
+            places, (threshold - self.y_mean_) / self.y_scale_, replicate=replicate, offset=self._level
+        )
+        low, middle, high = (self.y_mean_ + self.y_scale_ * end for end in ends)
+        columns = {
+            "mean": self.y_mean_ + self.y_scale_ * mean,
+            "sd": self.y_scale_ * np.sqrt(variance),
+            "lower": low,
+            "median": middle,
+            "upper": high,
+            "above": above,
+        }
+        return pd.DataFrame(columns, index=self.graph.nodes)
+
+    def fitted_table(self) -> pd.DataFrame:
+        """Observations beside what was fitted to them, and residuals.
+
+        Returns
+        -------
+        DataFrame
+            One row per observation, replicate by replicate: node, replicate, y, exposure (of counts), fitted (its
+            expected value), sd (of a new observation there), residual (y − fitted) and pearson (residual / sd).
+            `loo` has predictions without the observation itself.
+        """
+        self._require_fit()
+        data = self._data
+        offset = self._level + (0.0 if data.exposure is None else np.log(data.exposure))
+        offset = np.broadcast_to(offset, data.nodes.shape)
+        means, variances = self.posterior_.moments(data.nodes, observation=True, offset=offset)
+        tables = []
+        for k in range(data.y.shape[1]):
+            rows = np.flatnonzero(~np.isnan(data.y[:, k]))
+            fitted = self.y_mean_ + self.y_scale_ * means[k, rows]
+            sd = self.y_scale_ * np.sqrt(variances[k, rows])
+            y = self._plain(data.y[rows, k])
+            columns: dict[str, Any] = {"node": self.graph.nodes[data.nodes[rows]], "replicate": k, "y": y}
+            if data.exposure is not None:
+                columns["exposure"] = data.exposure[rows]
+            tables.append(pd.DataFrame({**columns, "fitted": fitted, "sd": sd, "residual": y - fitted,
+                                        "pearson": (y - fitted) / sd}))  # fmt: skip
+        return pd.concat(tables, ignore_index=True)
+
+    def area_parts(self, replicate: int = 0) -> pd.DataFrame:
+        """What neighbours share, and what areas have by themselves, of a process with kernel `BYM2` (or `ICAR`).
+
+        Parameters
+        ----------
+        replicate : int
+            Which replicate.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by node name: structured, structured_sd, unstructured and unstructured_sd, of the latent process (of
+            the logarithm of the risk for counts). The first sums to zero in every component.
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> graph = gm.Graph.from_edges([("a", "b"), ("b", "c")])
+        >>> model = gm.GraphGPRegressor(graph, gm.BYM2(0.3, 0.5), likelihood="poisson", optimizer=None)
+        >>> parts = model.fit(["a", "b", "c"], [9, 4, 1], exposure=[4.0, 4.0, 4.0]).area_parts()
+        >>> bool(abs(parts["structured"].sum()) < 1e-12)
+        True
+        """
+        self._require_fit()
+        if not isinstance(self.kernel_, BYM2 | ICAR):
+            faults = FaultList("no parts", KernelError)
+            raise faults.raise_now("kernel", "must be BYM2 or ICAR for this", repr(self.kernel_), "Use gm.BYM2().")
+        structure = intrinsic_structure(self.graph)
+        posterior, integrated = self.posterior_, self._fit.integrated
+        every = getattr(posterior, "components", [posterior])
+        kernels = [self.kernel_] if integrated is None else [one.kernel for one in integrated.components]
+        weights = getattr(posterior, "weights", np.ones(1))
+        pairs = [_parts(one, kernel, structure, replicate) for one, kernel in zip(every, kernels, strict=True)]
+        means, variances = np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs])
+        mean = np.tensordot(weights, means, 1)
+        sd = self.y_scale_ * np.sqrt(np.tensordot(weights, variances + (means - mean) ** 2, 1))
+        mean = self.y_scale_ * mean
+        columns = {"structured": mean[0], "structured_sd": sd[0], "unstructured": mean[1], "unstructured_sd": sd[1]}
+        return pd.DataFrame(columns, index=self.graph.nodes)
+
+
+def _parts(
+    posterior: Posterior, kernel: Kernel, structure: IntrinsicStructure, replicate: int
+) -> tuple[Floats, Floats]:
+    """Means and variances of both parts at given parameters; each of shape (2, n_nodes)."""
+    part = next(one for one in posterior.parts if replicate in one.group.columns)
+    own = list(part.group.columns).index(replicate)
+    predictive = AreaPredictive(structure, *shares_of(kernel), part.group.nodes, part.precision)
+    right = np.column_stack([part.potentials[:, own], part.precision[:, None] * part.group.design])
+    effects = posterior.effects[part.latent]
+    means, variances = [], []
+    for found, variance in zip(predictive.part_means(right), predictive.part_variances(), strict=True):
+        mean, slopes = found[:, 0], found[:, 1:]
+        if effects.count:
+            mean = mean - slopes @ effects.mean
+            variance = variance + np.einsum("ni,ij,nj->n", slopes, effects.covariance, slopes)
+        means.append(mean)
+        variances.append(variance)
+    return np.stack(means), np.stack(variances)
