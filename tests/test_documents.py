@@ -44,7 +44,7 @@ def code_blocks(path: Path) -> list[Block]:
     if path.suffix == ".md":
         return [Block(code, None) for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)]
     found = _RST.findall(text)
-    assert len(found) == len(re.findall(r"^\.\. (?:code-block:: python|plot::)", text, flags=re.MULTILINE)), path
+    assert len(found) == len(re.findall(r"^\.\. (?:code-block:: python|plot::$)", text, flags=re.MULTILINE)), path
     return [Block(textwrap.dedent(code), textwrap.dedent(output) or None) for code, output in found]
 
 

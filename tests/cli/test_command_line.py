@@ -210,7 +210,8 @@ def test_info_describes_a_graph(city: Path) -> None:
 def test_info_says_what_would_take_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hubs = gm.Graph.from_networkx(nx.barabasi_albert_graph(4000, 10, seed=0))
     hubs.edges[["source", "target"]].to_csv(tmp_path / "hubs.csv", index=False)
-    monkeypatch.setattr("graphmatern.inference.engines._LONG", 1e-3)  # the hubs alone are too much
+    for module in ("engines", "markov.cost"):
+        monkeypatch.setattr(f"graphmatern.inference.{module}.LONG", 1e-3)  # the hubs alone are too much
     result = run("info", tmp_path / "hubs.csv", "--observations", 60)
     assert result.exit_code == 0, result.output
     assert "a fit to 60 values" in result.output

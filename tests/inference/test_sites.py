@@ -130,7 +130,7 @@ def test_gaussian_noise_is_exact_after_one_step(contender: Contender, graph: gm.
     k = contender.prior(graph, contender.kernel, False).seen[np.ix_(nodes, nodes)]
     covariance = k + 0.3 * np.eye(len(nodes)) + 1.0 / TAU
     expected = multivariate_normal.logpdf(y - offset, np.zeros(len(nodes)), covariance)
-    assert found.elbo == pytest.approx(expected, abs=1e-8)
+    assert found.elbo == pytest.approx(expected, rel=1e-8, abs=1e-8)
 
 
 # ---------------------------------------------------------------------- the way to the optimum
