@@ -3,8 +3,8 @@ Relative risks by district
 ==========================
 
 Cases by district, and how many were expected. Small districts have few, so that their raw rates say little; neighbours
-help. BYM2 learns how much of the variation neighbours share, and gives every district a relative risk, an interval, and the
-probability that its risk is above 1.
+help. BYM2 learns how much of the variation neighbours share, and gives every district a relative risk, an interval,
+and the probability that its risk is above 1.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +15,7 @@ import graphmatern as gm
 
 rng = np.random.default_rng(2)
 places = rng.random((150, 2))
-graph = gm.Graph.from_points(places, k=5)
+graph = gm.Graph.from_points(places, n_neighbors=5)
 log_risk = 0.5 * gm.ICAR().on(graph).sample(random_state=3).numpy()[0]
 table = pd.DataFrame({"expected": rng.gamma(2.0, 3.0, 150), "farms": rng.standard_normal(150)}, index=graph.nodes)
 table["cases"] = rng.poisson(table["expected"] * np.exp(log_risk + 0.25 * table["farms"]))
