@@ -349,6 +349,8 @@ def main() -> None:
         "",
         f"Scaling factor of Scotland: {factor:.7f}, published {SCALING}; difference {abs(factor - SCALING):.1e}.",
         "",
+        f"Load on {os.cpu_count()} processors at the end: {os.getloadavg()[0]:.1f}; other work stretches the clock.",
+        "",
         "| data | Stan | ours, by the clock | of the processor | engine |",
         "|---|---|---|---|---|",
         *times,
