@@ -6,7 +6,7 @@ from graphmatern._parameters import from_plain, to_plain
 from graphmatern.likelihoods._base import Expectation, Likelihood
 from graphmatern.likelihoods._classes import Bernoulli, Categorical, MultinomialProbit, RobustMax, Softmax, differences
 from graphmatern.likelihoods._numbers import Counts, Gaussian, NegativeBinomial, Numeric, Poisson, StudentT
-from graphmatern.likelihoods._orthant import orthant
+from graphmatern.likelihoods._orthant import Orthant, orthant
 from graphmatern.likelihoods._quantiles import find_quantile
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "MultinomialProbit",
     "NegativeBinomial",
     "Numeric",
+    "Orthant",
     "Poisson",
     "RobustMax",
     "Softmax",
