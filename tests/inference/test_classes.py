@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 from scipy.stats import multivariate_normal
 
 import graphmatern as gm
@@ -77,6 +78,9 @@ def test_every_engine_against_all_processes_in_one_matrix(contender: Contender) 
     blocks = covariance.reshape(3, n, 3, n)
     np.testing.assert_allclose(posterior.class_covariance(every), np.einsum("anbn->nab", blocks), atol=1e-7)
     np.testing.assert_allclose(posterior.latent_covariance(every, 1), blocks[1, :, 1], atol=1e-7)
+    own = block_diag(*(part.predictive.covariances(every) for part in posterior.parts))
+    beside = np.hstack([posterior.beside(every, c) for c in range(3)])
+    np.testing.assert_allclose(own + beside.T @ beside, covariance, atol=1e-7)
     draws = posterior.joint_samples(40_000, every[:3], np.random.default_rng(0)).reshape(-1, 9)
     np.testing.assert_allclose(np.cov(draws.T), blocks[:, :3, :, :3].reshape(9, 9), atol=0.04 * covariance.max())
     alone = posterior.latent_samples(40_000, every[:3], np.random.default_rng(1), 2)

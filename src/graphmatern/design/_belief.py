@@ -14,7 +14,6 @@ follow along: with g = c / (C_ss + r), D ← D − g D_s and A ← A + D_sᵀD_s
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,19 +56,7 @@ class Belief:
         self.predictive, self.nodes = predictive, nodes
         self._sensitivity, self._information = sensitivity.copy(), information.copy()
         self._room = max(16, _COLUMN_BYTES // (8 * max(1, len(nodes))))
-        self._base: dict[int, Floats] | None = None  # columns of the engine's, where copies share them
         self._restart()
-
-    def copy(self) -> Belief:
-        """The same knowledge, to be changed independently; from now on both keep the engine's columns."""
-        if self._base is None:
-            self._base = {}
-        other = copy.copy(self)
-        other._sensitivity, other._information = self._sensitivity.copy(), self._information.copy()
-        other._own, other._columns = self._own.copy(), self._columns[: self._count].copy()
-        other._signs, other._pending = self._signs.copy(), list(self._pending)
-        other._set_variances()
-        return other
 
     def _restart(self) -> None:
         """Begin afresh beside the covariance of `predictive`."""
@@ -103,15 +90,7 @@ class Belief:
     def _own_column(self, place: int) -> Floats:
         """Column of C; shape (n,)."""
         if self._latest is None or self._latest[0] != place:
-            one, unit = np.array([place]), np.ones((1, 1))
-            if self._base is None:
-                self._latest = place, self._own_times(one, unit)[:, 0]
-            else:
-                if place not in self._base:
-                    own = self.nodes[one]
-                    self._base[place] = self.predictive.covariance_times(self.nodes, own, unit)[:, 0]
-                kept = self._columns[: self._count]
-                self._latest = place, self._base[place] - kept.T @ (self._signs * kept[:, place])
+            self._latest = place, self._own_times(np.array([place]), np.ones((1, 1)))[:, 0]
         return self._latest[1]
 
     def column(self, place: int) -> Floats:
@@ -186,7 +165,6 @@ class Belief:
     def _settle(self) -> None:
         """Hand the measurements to the engine, as sites."""
         nodes, precision = zip(*self._pending, strict=True)
-        self._base = None if self._base is None else {}
         del self._columns  # before the engine takes memory for factors
         self.predictive = self.predictive.with_sites(np.array(nodes), np.array(precision))
         self._restart()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["HasMeasurable", "Measurable", "Version", "of_bound_kernel", "of_posterior", "of_prior", "versions_of"]
+__all__ = ["HasMeasurable", "Measurable", "Version", "of_bound_kernel", "of_posterior", "of_prior"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +57,6 @@ class Version:
     precision: Floats
     posterior: Posterior | None = None
     part: int = 0
-
-    @property
-    def latent(self) -> int:
-        """Which latent process it is."""
-        return 0 if self.posterior is None else self.posterior.parts[self.part].latent
 
     def belief(self, nodes: Longs) -> Belief:
         """What is known of the process at some nodes, each once."""
@@ -172,18 +167,12 @@ def of_posterior(
 
 
 def _numeric_versions(graph: Graph, posterior: Posterior, offset: Floats | float) -> list[Version]:
-    """The process in each group of replicates, with noise."""
-    pairs = zip(versions_of(posterior), posterior.parts, strict=True)
-    return [replace(one, noise=_noise(posterior, graph.n_nodes, part.group.columns, offset)) for one, part in pairs]
-
-
-def versions_of(posterior: Posterior) -> list[Version]:
-    """Every part of a posterior: groups of replicates, weighted by their size, or latent processes; without noise."""
+    """The process in each group of replicates, weighted by their size."""
     return [
         Version(
             part.group.n_replicates / posterior.n_replicates,
             part.predictive,
-            None,
+            _noise(posterior, graph.n_nodes, part.group.columns, offset),
             part.group.nodes,
             part.precision,
             posterior,

@@ -198,7 +198,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         strategy : {"entropy", "bald", "variance"}
             Where the label is most uncertain; where it would tell most about the latent processes, which leaves out
             labels that stay uncertain however much is known (Houlsby et al. 2011; no such labels under robust-max);
-            or where it would lower the average variance of the processes over all nodes most.
+            or where it would lower the average variance over all nodes, summed over the processes, most.
         batch : bool
             Whether the nodes are labelled together and should differ: each is chosen as if those before it had labels,
             the most probable ones, or, under "bald", some drawn from the predictions. Else the n best by themselves.
@@ -230,6 +230,8 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         every = np.setdiff1d(np.arange(self.graph.n_nodes), labelled)
         places = every if candidates is None else read_nodes(self.graph, candidates, "candidates", faults)
         check_whole("n", n, faults, minimum=1, maximum=max(1, len(places)), remedy="At most all candidates.")
+        if not len(places) and not faults:
+            faults.add("candidates", "must hold at least one node", "none", "Name some; all others have labels.")
         faults.raise_if_any()
         seed = int(random_generator(random_state, TableError).integers(2**31))
         found = suggest_labels(self.posterior_, self.graph.n_nodes, places, n, strategy, batch=batch, seed=seed)

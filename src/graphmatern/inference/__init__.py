@@ -13,6 +13,7 @@ from graphmatern.inference.mixture import Mixture
 from graphmatern.inference.observations import Observations
 from graphmatern.inference.posterior import Posterior
 from graphmatern.inference.process import Conditioned, DataForms, Engine, Predictive, Process, Solution
+from graphmatern.inference.sites.classes import sites_of_labels
 from graphmatern.inference.spectral.engine import eigenpairs_used
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "markov_precision",
     "predict_costs",
     "register_engine",
+    "sites_of_labels",
     "sparse_logdet",
     "sparse_solve",
     "update_weights",

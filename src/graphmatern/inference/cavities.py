@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Cavities", "class_cavities"]
+__all__ = ["Cavities", "class_cavities", "site_of_classes"]
 
 
 class Cavities(NamedTuple):
@@ -38,6 +38,26 @@ class Cavities(NamedTuple):
     left: Floats
 
 
+def site_of_classes(d: Floats, t: Floats) -> tuple[Floats, Floats]:
+    """Integrate sites given the level of the observation over that level.
+
+    Parameters
+    ----------
+    d, t : ndarray, shape (n, n_classes)
+        Precisions and potentials of the sites given the level, whatever that is.
+
+    Returns
+    -------
+    precision : ndarray, shape (n, n_classes, n_classes)
+        Π of the site exp(vᵀf − ½ fᵀΠf) on the values of all classes.
+    potential : ndarray, shape (n, n_classes)
+        v.
+    """
+    total = d.sum(axis=1)
+    precision = d[:, :, None] * np.eye(d.shape[1]) - d[:, :, None] * d[:, None, :] / total[:, None, None]
+    return precision, t - d * (t.sum(axis=1) / total)[:, None]
+
+
 def class_cavities(mean: Floats, covariance: Floats, d: Floats, t: Floats) -> Cavities:
     """Take the sites out, one at a time.
 
@@ -48,13 +68,10 @@ def class_cavities(mean: Floats, covariance: Floats, d: Floats, t: Floats) -> Ca
     covariance : ndarray, shape (n, n_classes, n_classes)
         Between them.
     d, t : ndarray, shape (n, n_classes)
-        Precisions and potentials of the sites given the level of the observation, whatever that is: it is integrated
-        over here.
+        Precisions and potentials of the sites given the level of the observation; see `site_of_classes`.
     """
-    eye, total = np.eye(d.shape[1]), d.sum(axis=1)
-    precision = d[:, :, None] * eye - d[:, :, None] * d[:, None, :] / total[:, None, None]
-    potential = t - d * (t.sum(axis=1) / total)[:, None]
-    left = eye - precision @ covariance
+    precision, potential = site_of_classes(d, t)
+    left = np.eye(d.shape[1]) - precision @ covariance
     found = covariance @ np.linalg.inv(left)
     away = mean - np.einsum("nij,nj->ni", covariance, potential)
     return Cavities(

@@ -239,6 +239,43 @@ class Posterior(Draws):
         found[:, places, places] = self.latent_variance(nodes).T
         return found
 
+    def class_moments(self, nodes: Longs) -> Iterator[tuple[Floats, Floats]]:
+        """Means of the latent processes and covariances between them, some nodes at a time, in their order.
+
+        Yields
+        ------
+        mean : ndarray, shape (n, n_latents)
+        covariance : ndarray, shape (n, n_latents, n_latents)
+        """
+        if self._levels is not None:
+            size = max(1, _ENTRIES_AT_ONCE // (len(self._levels) * self.n_latents))
+            for start in range(0, len(nodes), size):
+                some = nodes[start : start + size]
+                yield self.latent_mean(some).T, self.class_covariance(some)
+            return
+        mean, variance = self.latent_mean(nodes).T, self.latent_variance(nodes).T
+        for start in range(0, len(nodes), _NODES_AT_ONCE):
+            part = slice(start, start + _NODES_AT_ONCE)
+            yield mean[part], variance[part, :, None] * np.eye(self.n_latents)
+
+    def beside(self, nodes: Longs, latent: int) -> Floats:
+        """B_c of one latent process c: effects and levels add B_cᵀB_d to the covariances of processes c and d.
+
+        Beside these, processes are independent, with the covariances of their `Part.predictive`.
+
+        Returns
+        -------
+        ndarray, shape (n_latents · n_effects + n_levels, n_nodes)
+        """
+        part, count = self._holding(latent * self.n_replicates), self._observations.n_effects
+        found = np.zeros((self.n_latents * count, len(nodes)))
+        if count:
+            root = np.linalg.cholesky(self.effects[latent].covariance)
+            found[latent * count : (latent + 1) * count] = (self.sensitivity(part, nodes) @ root).T
+        if self._levels is not None:
+            found = np.vstack([found, self._by_levels(part, nodes)])
+        return found
+
     def joint_samples(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
         """Draws of all latent processes, of the first replicate; shape (n_samples, n_latents, n_nodes)."""
         rows = range(0, self.n_latents * self.n_replicates, self.n_replicates)
@@ -285,15 +322,10 @@ class Posterior(Draws):
     def class_probabilities(self, nodes: Longs) -> Floats:
         """Probabilities of the classes, the uncertainty of the processes included; shape (n_nodes, n_classes)."""
         likelihood: Categorical = self.likelihood  # type: ignore[assignment]
-        blocks = []
         if self._levels is not None and isinstance(likelihood, MultinomialProbit):
-            size = max(1, _ENTRIES_AT_ONCE // (len(self._levels) * self.n_latents))
-            for start in range(0, max(1, len(nodes)), size):
-                some = nodes[start : start + size]
-                covariance = self.class_covariance(some)
-                blocks.append(likelihood.joint_probabilities(self.latent_mean(some).T, covariance))
-            return np.concatenate(blocks)
-        mean, variance = self.latent_mean(nodes), self.latent_variance(nodes)
+            blocks = [likelihood.joint_probabilities(*moments) for moments in self.class_moments(nodes)]
+            return np.concatenate([np.zeros((0, self.n_latents)), *blocks])
+        mean, variance, blocks = self.latent_mean(nodes), self.latent_variance(nodes), []
         with torch.no_grad():
             for start in range(0, max(1, len(nodes)), _NODES_AT_ONCE):
                 part = slice(start, start + _NODES_AT_ONCE)

@@ -13,7 +13,7 @@ from graphmatern.likelihoods._more_numbers import (
     split_trials,
 )
 from graphmatern.likelihoods._numbers import Counts, Gaussian, NegativeBinomial, Numeric, Poisson, StudentT
-from graphmatern.likelihoods._orthant import orthant
+from graphmatern.likelihoods._orthant import Orthant, orthant
 from graphmatern.likelihoods._quantiles import find_quantile
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "MultinomialProbit",
     "NegativeBinomial",
     "Numeric",
+    "Orthant",
     "Poisson",
     "RobustMax",
     "Softmax",

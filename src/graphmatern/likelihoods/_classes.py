@@ -53,6 +53,24 @@ class Categorical(Likelihood):
         Tensor, shape (n_classes, n)
         """
 
+    def known_probabilities(self, f: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probabilities of the classes where the latent processes are known.
+
+        Parameters
+        ----------
+        f : ndarray, shape (n_latents, n)
+            Their values.
+
+        Returns
+        -------
+        ndarray, shape (n_classes, n)
+        """
+        with torch.no_grad():
+            values, size = torch.from_numpy(f), f.shape[1]
+            codes = (torch.full((size,), float(c), dtype=torch.float64) for c in range(self.n_classes))
+            logs = torch.stack([self.log_prob(code, values) for code in codes])
+            return np.asarray(torch.softmax(logs, dim=0).numpy())
+
 
 class Bernoulli(Categorical):
     """Two classes, 0 and 1, and one latent process.
@@ -188,6 +206,11 @@ class MultinomialProbit(_PerClass):
     def probabilities(self, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
         """Predictive probabilities where the processes are independent; see `Categorical.probabilities`."""
         return self._largest(mean, variance + 1.0)
+
+    def known_probabilities(self, f: NDArray[np.float64]) -> NDArray[np.float64]:
+        """All classes at once, from one grid; see `Categorical.known_probabilities`."""
+        mean = torch.from_numpy(f)
+        return np.asarray(self.probabilities(mean, torch.zeros_like(mean)).numpy())
 
     def joint_probabilities(self, mean: NDArray[np.float64], covariance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Predictive probabilities where the processes are correlated; shape (n, n_classes).

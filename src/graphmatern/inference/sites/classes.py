@@ -27,7 +27,7 @@ import scipy.linalg as la
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import LikelihoodError, NumericalError
-from graphmatern.inference.cavities import class_cavities
+from graphmatern.inference.cavities import class_cavities, site_of_classes
 from graphmatern.inference.sites.marginals import Sites
 from graphmatern.inference.sites.updates import Extrapolation
 from graphmatern.likelihoods import differences, orthant
@@ -38,11 +38,20 @@ if TYPE_CHECKING:
     from graphmatern.inference.process import Engine
     from graphmatern.inference.sites.marginals import LatentField
     from graphmatern.inference.sites.updates import SiteLikelihood
+    from graphmatern.likelihoods import Orthant
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["ClassState", "CoupledClasses", "CoupledProcesses", "check_suits", "evaluate_classes", "match_classes"]
+__all__ = [
+    "ClassState",
+    "CoupledClasses",
+    "CoupledProcesses",
+    "check_suits",
+    "evaluate_classes",
+    "match_classes",
+    "sites_of_labels",
+]
 
 _CLEARLY = 0.8  # of the squared distance to a fixed point that may be left by an update
 
@@ -186,16 +195,14 @@ def evaluate_classes(latent: LatentField, observed: SiteLikelihood, sites: Sites
     """
     n_classes = observed.likelihood.n_latents
     label = observed.y.numpy().astype(np.int64)
-    others = np.array([np.delete(np.arange(n_classes), c) for c in range(n_classes)])[label]  # (n, n_classes - 1)
+    others, ahead = _compared(label, n_classes)
     alpha, beta = (np.take_along_axis(one.T, others, axis=1) for one in (sites.second, sites.first))
     d, t = _given_levels(label, others, alpha, beta, n_classes)
     posterior = CoupledProcesses(latent.covariance, d, t)
     mean, covariance = posterior.mean, posterior.covariance
     cavity = class_cavities(mean, covariance, d, t)
-    ahead = np.stack([differences(n_classes, c) for c in range(n_classes)])[label]
-    spread = ahead @ (cavity.covariance + np.eye(n_classes)) @ ahead.transpose(0, 2, 1)
     try:
-        conditions = orthant(_times(ahead, cavity.mean), spread, (alpha, beta))
+        conditions = _conditions(ahead, cavity.mean, cavity.covariance, (alpha, beta))
     except np.linalg.LinAlgError:
         raise NumericalError("the cavities of the labels are singular. Likely cause: extreme parameters.") from None
     # log ∫ cavity site df, for a site exp(vᵀf − ½ fᵀΠf): with Σ = (Σ₋⁻¹ + Π)⁻¹ the covariance of q.
@@ -228,6 +235,44 @@ def evaluate_classes(latent: LatentField, observed: SiteLikelihood, sites: Sites
         potential.T.copy(),
         posterior,
     )
+
+
+def sites_of_labels(labels: Longs, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+    """Sites exp(vᵀf − ½ fᵀΠf) of labels, each the best with all other sites as they are.
+
+    Parameters
+    ----------
+    labels : ndarray of int64, shape (n,)
+        Their codes.
+    mean : ndarray, shape (n, n_classes)
+        Of the processes there, without the label.
+    covariance : ndarray, shape (n, n_classes, n_classes)
+        Between them.
+
+    Returns
+    -------
+    precision : ndarray, shape (n, n_classes, n_classes)
+        Π.
+    potential : ndarray, shape (n, n_classes)
+        v.
+    """
+    n_classes = mean.shape[1]
+    others, ahead = _compared(labels, n_classes)
+    found = _conditions(ahead, mean, covariance)
+    return site_of_classes(*_given_levels(labels, others, found.precision, found.potential, n_classes))
+
+
+def _compared(label: Longs, n_classes: int) -> tuple[Longs, Floats]:
+    """The other classes (n, n_classes − 1), and what maps f to its differences (n, n_classes − 1, n_classes)."""
+    others = np.array([np.delete(np.arange(n_classes), c) for c in range(n_classes)])
+    ahead = np.stack([differences(n_classes, c) for c in range(n_classes)])
+    return others[label], ahead[label]
+
+
+def _conditions(ahead: Floats, mean: Floats, covariance: Floats, start: tuple[Floats, Floats] | None = None) -> Orthant:
+    """Factors of the differences, noise and all, for the processes at observations without their sites."""
+    spread = ahead @ (covariance + np.eye(mean.shape[1])) @ ahead.transpose(0, 2, 1)
+    return orthant(_times(ahead, mean), spread, start)
 
 
 def _given_levels(label: Longs, others: Longs, alpha: Floats, beta: Floats, n_classes: int) -> tuple[Floats, Floats]:
