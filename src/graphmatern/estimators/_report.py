@@ -302,7 +302,7 @@ def regression_content(model: Any, *, title: str | None, level: float, options: 
     facts = _fitted_facts(model, words, common, noise)
     if counts or len(model._covariates.names) > 1:
         pairs = [
-            f"{name} {number(row['mean'])} ± {number(row['std'], digits=2)}"
+            f"{name} {number(row['mean'])} ± {number(row['sd'], digits=2)}"
             for name, row in model.coefficients_.iterrows()
         ]
         facts.insert(3, ("Mean", f"{'on the logarithmic scale: ' if counts else ''}{', '.join(pairs)}."))
