@@ -300,9 +300,18 @@ def test_maps_say_what_they_show() -> None:
     assert [text.get_text() for text in left.get_legend().get_texts()] == ["observed (2)"]
     # The bar is as long as it says, on the ground.
     (bar,) = left.lines
-    degrees = float(np.ptp(np.asarray(bar.get_xdata(), dtype=np.float64)))
-    said = float(next(text.get_text().split()[0] for text in left.texts if "km" in text.get_text()))
-    np.testing.assert_allclose(degrees * 111.195 * np.cos(np.radians(47.0333)), said, rtol=1e-3)
+
+    def check(unit: str, metres: float) -> None:
+        degrees = float(np.ptp(np.asarray(bar.get_xdata(), dtype=np.float64)))
+        (said,) = [text.get_text().split()[0] for text in left.texts if text.get_text().endswith(f" {unit}")]
+        np.testing.assert_allclose(degrees * 111_195 * np.cos(np.radians(47.0333)), metres * float(said), rtol=1e-3)
+
+    check("km", 1000.0)
+    # It stays in sight where one looks closely, and does not push the map away (a warning of matplotlib's).
+    left.set(xlim=(8.55, 8.56), ylim=(47.0, 47.005))
+    left.figure.canvas.draw()
+    check("m", 1.0)
+    assert left.get_window_extent().width > 200
     invented = plotting.plot_field(gm.Graph.from_edges([("a", "b")]), [1.0, 2.0])
     assert any("no positions" in text.get_text() for text in invented.texts)
 

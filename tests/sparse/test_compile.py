@@ -43,7 +43,7 @@ def run(program: str, **environment: str) -> str:
 def copy(tmp_path: Path) -> Path:
     """A copy of the package, to be spoiled."""
     target = tmp_path / "site" / "graphmatern"
-    for name in ("__init__.py", "errors.py", "_validation.py"):
+    for name in ("__init__.py", "errors.py", "_validation.py", "_progress.py"):
         target.mkdir(parents=True, exist_ok=True)
         shutil.copy(PACKAGE / name, target / name)
     shutil.copytree(PACKAGE / "sparse", target / "sparse", ignore=shutil.ignore_patterns("__pycache__"))
@@ -105,7 +105,8 @@ def test_importing_the_package_does_not_import_numba() -> None:
 
 
 def test_layers() -> None:
-    """The sparse package stands on errors and validation alone."""
+    """The sparse package stands on errors, validation and the showing of progress alone."""
+    below = ("graphmatern.sparse", "graphmatern.errors", "graphmatern._validation", "graphmatern._progress")
     for path in (PACKAGE / "sparse").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = []
@@ -116,4 +117,4 @@ def test_layers() -> None:
                 names = [node.module or ""]
             for name in names:
                 if name.split(".")[0] == "graphmatern":
-                    assert name.startswith(("graphmatern.sparse", "graphmatern.errors", "graphmatern._validation"))
+                    assert name.startswith(below)

@@ -73,9 +73,9 @@ def place_sensors(
         avoids the rim of the graph, where a sensor sees little else. It is submodular, and grows while few of the
         candidates are chosen: the guarantee is then nearly the same.
 
-        "variance": Σ_t C_ts² / (C_ss + r_s) / |T|, by which the average variance of f over the targets T falls, in the
-        squared unit of the measurements. It is what predictions at the targets gain. It is not submodular; no guarantee
-        is known.
+        "variance": the mean of C_ts² / (C_ss + r_s) over the targets t, by which the average variance of f at them
+        falls, in the squared unit of the measurements. It is what predictions at the targets gain. It is not
+        submodular; no guarantee is known.
     candidates : sequence of hashable, optional
         Names of nodes to choose from; by default all without data that are not in ``existing``.
     targets : sequence of hashable, optional

@@ -180,21 +180,31 @@ def draw_map(ax: Axes, graph: Graph, values: Floats | None, *, node_scale: float
 
 
 def _add_scale_bar(ax: Axes, graph: Graph, layout: Layout) -> None:
-    """Add a bar of a round length below a map, where the length of its unit is known."""
+    """Add a bar of a round length below a map, where the length of its unit is known; it follows when one zooms in."""
+    from matplotlib.lines import Line2D
+
     unit = DEGREE / layout.aspect if layout.is_degrees else map_scale(graph)
-    width = float(np.ptp(layout.places[:, 0]))
-    if unit is None or not width > 0:
+    if unit is None or not np.ptp(layout.places[:, 0]) > 0:
         return
-    room = 0.25 * width * unit
-    power = 10.0 ** np.floor(np.log10(room))
-    length = max(factor * power for factor in (1, 2, 5) if factor * power <= room)
-    words = f"{length:,g}"
-    if layout.is_degrees:
-        words = f"{length / 1000:,g} km" if length >= 1000 else f"{length:g} m"
-    right, low = layout.places.max(axis=0)[0], layout.places.min(axis=0)[1]
-    below = low - 0.04 * float(np.ptp(layout.places[:, 1]))
-    ax.plot([right - length / unit, right], [below, below], color="0.3", linewidth=2, solid_capstyle="butt", zorder=3)
-    ax.text(right - 0.5 * length / unit, below, f"{words}\n", ha="center", va="center", color="0.3", fontsize="small")
+    # Below the axes, not below the nodes: a map that is zoomed in would else make room for a bar that is far away.
+    below = ax.get_xaxis_transform()
+    bar = Line2D([], [], color="0.3", linewidth=2, solid_capstyle="butt", zorder=3, transform=below, clip_on=False)
+    ax.add_artist(bar)
+    text = ax.text(0.0, -0.03, "", ha="center", va="top", color="0.3", fontsize="small", transform=below)
+
+    def measure(_: Axes) -> None:
+        left, right = ax.get_xlim()
+        room = 0.25 * abs(right - left) * unit
+        power = 10.0 ** np.floor(np.log10(room))
+        length = max(factor * power for factor in (1, 2, 5) if factor * power <= room)
+        start = right - np.copysign(length / unit, right - left)
+        bar.set_data([start, right], [-0.015, -0.015])
+        text.set_x(0.5 * (start + right))
+        in_metres = f"{length / 1000:,g} km" if length >= 1000 else f"{length:g} m"
+        text.set_text(in_metres if layout.is_degrees else f"{length:,g}")
+
+    measure(ax)
+    ax.callbacks.connect("xlim_changed", measure)
 
 
 def mark_nodes(ax: Axes, graph: Graph, nodes: Any, marker: str = "o", label: str = "observed") -> None:

@@ -112,7 +112,6 @@ def _draw(result: dict[str, Any], centre: Floats | None, half_width_m: float = 1
             up = half_width_m / _METRES_PER_DEGREE
             aside = up / np.cos(np.radians(centre[1]))
             ax.set(xlim=(centre[0] - aside, centre[0] + aside), ylim=(centre[1] - up, centre[1] + up))
-        _scale_bar(ax, 5_000 if centre is None else 500)
     return figure
 
 
@@ -123,7 +122,7 @@ def _roads(ax: Axes, graph: Graph, values: Floats, cmap: str, limits: tuple[floa
 
     plot_graph(graph, ax)
     for artist in list(ax.collections):
-        artist.remove()  # only the aspect and the frame are wanted
+        artist.remove()  # only the aspect and the scale are wanted
     rows = graph._rows
     assert rows.geometry is not None
     pieces, colours = [], []
@@ -155,18 +154,6 @@ def _mark(ax: Axes, graph: Graph, sensors: Any, size: float) -> None:
     assert graph.positions is not None
     x, y = graph.positions[graph.locate(sensors)].T
     ax.scatter(x, y, s=size, facecolors="white", edgecolors="black", linewidths=0.5, zorder=3)
-
-
-def _scale_bar(ax: Axes, metres: int) -> None:
-    """Line of a known length in the lower left corner."""
-    (west, east), (south, north) = ax.get_xlim(), ax.get_ylim()
-    length = metres / _METRES_PER_DEGREE / np.cos(np.radians(0.5 * (south + north)))
-    x, y = west + 0.04 * (east - west), south + 0.04 * (north - south)
-    ax.plot([x, x + length], [y, y], color="black", linewidth=2, solid_capstyle="butt", zorder=4)
-    text = f"{metres // 1000} km" if metres >= 1000 else f"{metres} m"
-    ax.annotate(text, (x + 0.5 * length, y), (0, 4), textcoords="offset points", ha="center", fontsize="small")
-    ax.set_xlim(west, east)
-    ax.set_ylim(south, north)
 
 
 MAP_CAPTION = (

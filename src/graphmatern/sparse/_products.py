@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array, eye_array
 
-from graphmatern import _progress
+from graphmatern._progress import bar
 from graphmatern.sparse._resources import available_memory, available_threads
 from graphmatern.sparse._rows import SharedRows, product_seconds
 from graphmatern.sparse._threads import Crew
@@ -142,7 +142,7 @@ class ChebyshevProducts:
     @contextmanager
     def _counting(self, what: str, n_columns: int, degree: int) -> Iterator[None]:
         """Show the progress of products, where they take long."""
-        with _progress.bar(what, n_columns * degree, self._expected(n_columns, degree)) as count:
+        with bar(what, n_columns * degree, self._expected(n_columns, degree)) as count:
             self._count = count
             try:
                 yield
