@@ -236,7 +236,7 @@ def test_a_page_is_refused_early(tmp_path: Path) -> None:
     model = pages.roads()
     with pytest.raises(TableError, match="level"):
         model.report(tmp_path / "page.html", level=95)
-    with pytest.raises(TableError, match="(?s)`title` must be text.*`unit` must be text"):
+    with pytest.raises(TableError, match=r"(?s)`title` must be text.*`unit` must be text"):
         model.report(tmp_path / "page.html", title=2024, unit=None)  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError):
         model.report(tmp_path / "nowhere" / "page.html")
