@@ -402,12 +402,20 @@ def test_what_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
         gm.place_sensors(model, 2, criterion="mutual_information")
 
 
+def test_all_of_some_sensors_may_go_where_others_stay(fitted: Any) -> None:
+    some = fitted["markov"].loo()["node"].unique()[:2]
+    gone = gm.remove_sensors(fitted["markov"], 2, sensors=some)
+    assert set(gone["node"]) == set(some)
+
+
 def test_impossible_removals(fitted: Any) -> None:
     bound = KERNEL.on(CITY)
     with pytest.raises(TableError, match="must be given where the model has no data"):
         gm.remove_sensors(bound, 1, noise=0.1)
     with pytest.raises(TableError, match="whole number from 1 to 2"):
         gm.remove_sensors(bound, 3, sensors=CITY.nodes[:3], noise=0.1)
+    with pytest.raises(TableError, match="at least two, of which one stays"):
+        gm.remove_sensors(gm.GraphGPRegressor(CITY, KERNEL, optimizer=None).fit(CITY.nodes[:1], [1.0]))
     unseen = np.setdiff1d(CITY.nodes, fitted["markov"].loo()["node"])[:2]
     with pytest.raises(TableError) as caught:
         gm.remove_sensors(fitted["markov"], 1, sensors=unseen, noise=0.1)

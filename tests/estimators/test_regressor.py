@@ -316,7 +316,7 @@ def test_a_mask_is_no_list_of_names() -> None:
 def test_bad_options() -> None:
     with pytest.raises(KernelError, match="falls faster than any sum of few Markov fields"):
         gm.GraphGPRegressor(CITY, gm.Diffusion(1.5), engine="markov").fit([0], [1.0])
-    for error in (0.0, 0.5, "small"):
+    for error in (0.0, 0.5, 2, np.float32(1.0), "small"):
         with pytest.raises(KernelError, match="relative_error"):
             gm.GraphGPRegressor(CITY, relative_error=error).fit([0], [1.0])  # type: ignore[arg-type]
     with pytest.raises(KernelError, match="'auto' or 'spectral' or 'markov'"):

@@ -280,6 +280,8 @@ def test_chosen_nodes_are_numbered_and_the_curve_begins_before_them() -> None:
     np.testing.assert_allclose(curve(beside, 1), [[0, 1, 2], [table.attrs["max_std"], *table["max_std"]]])
     gone = gm.remove_sensors(gm.Matern(1.5, 2.0).on(path), 1, sensors=["a", "b"], noise=0.1)
     assert plotting.plot_placement(path, gone)[1].get_xlabel() == "sensors removed"
+    ticks = beside.get_xticks()
+    np.testing.assert_array_equal(ticks, ticks.round())  # whole sensors
     (alone,) = plotting.plot_placement(path, table, plt.subplots()[1])
     assert len(alone.texts) == 2
     labels = pd.DataFrame({"node": ["a", "b"], "order": [1, 2], "score": [0.7, 0.5]})

@@ -119,6 +119,17 @@ def test_a_field_says_what_it_predicts(tmp_path: Path) -> None:
     assert words["times"]["labels"][0] == "2024-03-01 06:00"
 
 
+def test_a_field_integrated_over_its_parameters_has_a_page(tmp_path: Path) -> None:
+    kept = pages.field()
+    table = pd.DataFrame(kept._data.y, index=kept.times_, columns=kept.nodes_)
+    model = gm.GraphFieldRegressor(kept.graph, gm.Matern(1.5, 2.0, fixed=("nu",))).fit(table)
+    assert len(model.posterior_.components) > 1
+    model.report(tmp_path / "page.html")
+    words, arrays = content_of(tmp_path / "page.html")
+    np.testing.assert_allclose(arrays["std"], model.predict_grid(return_std=True)[1].to_numpy().ravel(), rtol=1e-3)
+    assert "MaternKernel" in dict(words["facts"])["Over time"]
+
+
 def test_leaving_a_cell_out_is_fitting_without_it() -> None:
     model = pages.field()
     table = pd.DataFrame(model._data.y, index=model.times_, columns=model.nodes_)
@@ -225,6 +236,8 @@ def test_a_page_is_refused_early(tmp_path: Path) -> None:
     model = pages.roads()
     with pytest.raises(TableError, match="level"):
         model.report(tmp_path / "page.html", level=95)
+    with pytest.raises(TableError, match=r"(?s)`title` must be text.*`unit` must be text"):
+        model.report(tmp_path / "page.html", title=2024, unit=None)  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError):
         model.report(tmp_path / "nowhere" / "page.html")
     assert list(tmp_path.iterdir()) == []

@@ -218,7 +218,10 @@ def remove_sensors(
         faults.add("noise", "must be left out where the model has data", "some", "The model knows it.")
     if not len(there) and not len(faults):
         faults.add("sensors", "must be given where the model has no data", "none", "Name the nodes with sensors.")
-    check_whole("n", n, faults, minimum=1, maximum=max(1, len(there) - 1), remedy="At least one sensor stays.")
+    most = len(there) if len(there) < len(observed) else len(there) - 1  # others that have data may be what stays
+    if len(there) == 1 and most == 0:
+        faults.add("sensors", "must be at least two, of which one stays", "one", "There is nothing to choose.")
+    check_whole("n", n, faults, minimum=1, maximum=max(1, most), remedy="At least one sensor stays.")
     own = [] if len(observed) else read_noise(measurable, noise, there, faults)
     faults.raise_if_any()
     nodes = np.unique(np.concatenate([there, aims]))

@@ -11,8 +11,8 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from graphmatern._validation import warn
-from graphmatern.errors import NumericalWarning
+from graphmatern._validation import FaultList, warn
+from graphmatern.errors import NumericalWarning, TableError
 from graphmatern.estimators._files import FIELD_ENGINES, SPECTRAL_ENGINES, write_model
 from graphmatern.estimators._hyperparameters import hyperparameter_draws, hyperparameter_table, table_lines
 from graphmatern.inference import eigenpairs_used
@@ -255,6 +255,11 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """
         self._require_fit()
         half_width(level)  # refuses what is no probability
+        faults = FaultList("no page was written", TableError)
+        for name, words in (("title", title), ("unit", unit), ("length_unit", length_unit)):
+            if not (isinstance(words, str) or (words is None and name != "unit")):
+                faults.add(name, "must be text", repr(words), "Put it in quotes.")
+        faults.raise_if_any()
         check_target(path)
         options = {"unit": unit, "length_unit": length_unit, "areas": areas}
         write_page(path, self._content(title=title, level=level, options=options))

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import torch
 
 from graphmatern._validation import check_positive, check_whole, note_choice, note_flag
@@ -179,8 +178,9 @@ def check_options(estimator: Any, labels: Sequence[str], faults: FaultList, held
 
 def _check_error(error: Any, faults: FaultList) -> None:
     """Errors that rounding would drown, or that leave nothing, are refused."""
+    known = len(faults)
     check_positive("relative_error", error, faults, remedy="1e-4 is usual.")
-    if isinstance(error, float) and np.isfinite(error) and error > 0.0 and not 1e-12 <= error <= 0.1:
+    if len(faults) == known and not 1e-12 <= error <= 0.1:
         faults.add("relative_error", "must be between 1e-12 and 0.1", repr(error), "1e-4 is usual.")
 
 

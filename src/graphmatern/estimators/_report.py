@@ -471,7 +471,7 @@ def field_content(model: Any, *, title: str | None, level: float, options: dict[
     checks = number_checks(loo["pit"].to_numpy(), level)
     checks["range"] = range_check(model.kernel_, graph, normalized=model._fit.normalized, unit=common["length_unit"])
     facts = _fitted_facts(model, words, common, "Gaussian; the table below says how much.")
-    facts.insert(3, ("Over time", f"{model.posterior_.time.describe()}."))
+    facts.insert(3, ("Over time", f"{model.posterior_.mode.time.describe()}."))
     numbers = model._axis.numbers(times)
     return Content(
         kind="numbers",

@@ -115,4 +115,5 @@ def _draw_curve(ax: Axes, table: pd.DataFrame) -> None:
         ax.plot(order, table["score"].to_numpy(), color=_COLOUR, linewidth=2, marker="o", markersize=4)
         ax.set(ylabel="score, given those before", xlabel="labels")
     ax.set_ylim(bottom=0)
+    ax.xaxis.get_major_locator().set_params(integer=True)  # there is no half sensor
     ax.spines[["top", "right"]].set_visible(False)

@@ -103,7 +103,8 @@ class MarkovPrecision:
         memory_limit: float | None = None,
     ) -> None:
         faults = FaultList("no precision was made", KernelError)
-        check_whole("nu", nu, faults, minimum=1, remedy="Other values of ν need the spectral engine.")
+        # Beyond some thousand, binomial coefficients leave the range of numbers.
+        check_whole("nu", nu, faults, minimum=1, maximum=1000, remedy="Other values of ν need the spectral engine.")
         faults.raise_if_any()
         normalized = check_flag("normalized", normalized, KernelError)
         self.graph = graph
