@@ -173,7 +173,7 @@ def draw_map(ax: Axes, graph: Graph, values: Floats | None, *, node_scale: float
     ax.set_aspect(layout.aspect)
     ax.set_axis_off()
     if not layout.is_map and graph.n_nodes > 1:
-        said = "no positions known: neighbours are placed near each other"
+        said = "no positions known:\nneighbours lie near each other"  # in two lines: panels may be narrow
         ax.text(1.0, -0.01, said, transform=ax.transAxes, ha="right", va="top", color="0.45", fontsize="small")
     _add_scale_bar(ax, graph, layout)
     return nodes
