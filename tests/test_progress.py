@@ -62,7 +62,7 @@ def test_products_count_what_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
         done.append((step, total, []))
         yield done[-1][2].append
 
-    monkeypatch.setattr(_progress, "bar", noted)
+    monkeypatch.setattr("graphmatern.sparse._products.bar", noted)
     products = ChebyshevProducts(sp.eye_array(50, format="csr"), 0.0, 2.0, 2)
     nodes, columns = np.arange(40), np.ones((50, 3))
     products.moments(nodes, 7)

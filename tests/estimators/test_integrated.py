@@ -164,7 +164,7 @@ def test_thresholds() -> None:
     with pytest.raises(TableError, match="single number"):
         model.exceedance([1.0, 2.0])
     each = model.exceedance([15.0, 22.0], CITY.nodes[:2])
-    assert each.tolist() == [model.exceedance(15.0).iloc[0], model.exceedance(22.0).iloc[1]]
+    assert each.tolist() == pytest.approx([model.exceedance(15.0).iloc[0], model.exceedance(22.0).iloc[1]])
 
 
 def test_left_out_values_are_calibrated_and_criteria_prefer_the_truth() -> None:

@@ -54,7 +54,7 @@ def test_evidence_and_its_gradient(contender: Contender, graph: str, layout: str
 @pytest.mark.parametrize(("contender", "layout"), cases(ENGINES, ["repeats", "more than nodes", "holes"]))
 @pytest.mark.parametrize("effect_precision", [0.0, 0.3])
 def test_posterior(contender: Contender, layout: str, effect_precision: float) -> None:
-    case = Case(contender, "masses", layout, effect_precision)
+    case = Case(contender, "connected" if contender.plain else "masses", layout, effect_precision)
     dense, posterior = case.stacked(case.theta), case.objective.posterior(case.theta)
     every = np.arange(case.graph.n_nodes)
     edges = case.graph.edges
@@ -94,7 +94,7 @@ def test_leaving_one_out_is_leaving_one_out(contender: Contender, effect_precisi
 
 @engines
 def test_draws_of_the_posterior(contender: Contender) -> None:
-    case = Case(contender, "masses", "holes", 0.0)
+    case = Case(contender, "connected" if contender.plain else "masses", "holes", 0.0)
     posterior = case.objective.posterior(case.theta)
     every, n, rng = np.arange(case.graph.n_nodes), 5000, np.random.default_rng(11)
     for k in range(posterior.n_replicates):

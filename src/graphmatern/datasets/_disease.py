@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_nyc", "load_scotland"]
 
-_CASE_STUDY = "the case study of M. Morris, github.com/stan-dev/example-models, folder knitr/car-iar-poisson (BSD-3)"
+_CASE_STUDY = "the case study of M. Morris, github.com/stan-dev/example-models, folder knitr/car-iar-poisson"
 _SCOTLAND = (
     "Lip cancer in the 56 districts of Scotland, 1975 to 1980: observed and expected cases, and the percentage of the\n"
     "workforce in agriculture, fishing and forestry (aff). Source: Kemp et al. (1985), Clayton and Kaldor (1987),\n"

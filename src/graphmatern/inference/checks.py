@@ -74,14 +74,19 @@ def left_out(posterior: Posterior) -> dict[int, LeftOut]:
                 z = (y - centre) / np.sqrt(spread)
                 found[column] = LeftOut(centre, spread, -0.5 * (_LOG_TWO_PI + np.log(spread) + z**2), ndtr(z))
                 continue
-            means, variances = posterior.response(centre, variance, observation=True)
+            # Where a site leaves nothing to the others, nothing is known without it.
+            known = np.isfinite(centre) & np.isfinite(variance)
+            row = LeftOut(*(np.full(len(y), value) for value in (np.nan, np.inf, -np.inf, 0.5)))
+            y, centre, spread = y[known], centre[known], variance[known]
+            row.mean[known], row.variance[known] = posterior.response(centre, spread, observation=True)
             with torch.no_grad():
-                columns = (torch.from_numpy(np.ascontiguousarray(x))[None] for x in (centre, variance))
+                columns = (torch.from_numpy(np.ascontiguousarray(x))[None] for x in (centre, spread))
                 log_density = likelihood.predictive_log_prob(torch.from_numpy(y.copy()), *columns).numpy()
-            pit = likelihood.observation_cdf(y, centre, variance)
+            pit = likelihood.observation_cdf(y, centre, spread)
             if isinstance(likelihood, Counts | Binomial):
                 pit = pit - 0.5 * np.exp(log_density)
-            found[column] = LeftOut(means, variances, log_density, pit)
+            row.log_density[known], row.pit[known] = log_density, pit
+            found[column] = row
     return found
 
 

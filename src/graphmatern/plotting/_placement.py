@@ -101,6 +101,8 @@ def _draw_chosen(
 
 
 def _draw_curve(ax: Axes, table: pd.DataFrame) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     order = table["order"].to_numpy()
     if "mean_std" in table:
         for name, words, style in (("mean_std", "average", "-"), ("max_std", "largest", "--")):
@@ -115,5 +117,5 @@ def _draw_curve(ax: Axes, table: pd.DataFrame) -> None:
         ax.plot(order, table["score"].to_numpy(), color=_COLOUR, linewidth=2, marker="o", markersize=4)
         ax.set(ylabel="score, given those before", xlabel="labels")
     ax.set_ylim(bottom=0)
-    ax.xaxis.get_major_locator().set_params(integer=True)  # there is no half sensor
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no half sensor
     ax.spines[["top", "right"]].set_visible(False)
