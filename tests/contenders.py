@@ -96,8 +96,9 @@ class SolvedMarkovEngine(MarkovEngine):
 class SolvedFractionalEngine(FractionalEngine):
     """Always through K_xx, which the engine itself chooses where observations are few."""
 
-    def _choose_dense(self) -> bool:
-        return True
+    def __init__(self, problem: Problem, groups: Any) -> None:
+        super().__init__(problem, groups)
+        self._dense = True
 
 
 class KrylovMomentsEngine(MomentsEngine):

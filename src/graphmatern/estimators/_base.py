@@ -118,8 +118,9 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         along edges at which correlations, averaged over pairs of nodes as far apart, fall below 0.13 (or the longest
         distance in the graph, where they do not). It is measured on pairs of 24 nodes with others near and far where
         eigenpairs are at hand or quickly found, and is else about 1.2 mean edges per unit of lengthscale, a rule of
-        thumb that is a third off for ν of 1 or 3; ``table.attrs["range"]`` and `summary` say which. Where the
-        parameters were not integrated over, all but the mode follow from the curvature there.
+        thumb that is up to 40 % off for ν of 1 or 3 and several times too long for ν of 1/2; ``table.attrs["range"]``
+        and `summary` say which. Where the parameters were not integrated over, all but the mode follow from the
+        curvature there.
         """
         self._require_fit()
         return hyperparameter_table(self._fit, self.graph, self._unit, self._spectrum())
@@ -300,7 +301,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         report = fit.report
         if "n_fields" in report:
             error, count = report["relative_error"], report["n_fields"]
-            lines.append(f"any smoothness by {count} Markov fields: relative error of the covariance {error:.0e}")
+            fields = f"{count} Markov field{'s' if count > 1 else ''}"
+            lines.append(f"any smoothness by {fields}: relative error of the covariance {error:.0e}")
         if report.get("variance_error"):
             error = report["variance_error"]
             lines.append(f"estimated the variance, an average over nodes, has a standard error of {error:.1%}")

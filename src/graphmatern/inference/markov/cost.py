@@ -16,9 +16,10 @@ from graphmatern.sparse import BlockAnalysis, early_cost, power_nnz
 if TYPE_CHECKING:
     from graphmatern.inference.learning.parameters import PriorsAndBounds
     from graphmatern.inference.learning.problem import Problem
+    from graphmatern.inference.observations import Group
     from graphmatern.sparse import Cost
 
-__all__ = ["LONG", "MOST_ENTRIES", "block_cost", "is_learned", "smoothnesses", "sparse_cost"]
+__all__ = ["LONG", "MOST_ENTRIES", "block_cost", "is_learned", "prefers_solves", "smoothnesses", "sparse_cost"]
 
 #: Seconds of one factorisation, of which a fit takes a hundred, beyond which it matters no more how many.
 LONG = 10.0
@@ -45,6 +46,28 @@ def is_learned(problem: Problem) -> bool:
     if kernel is not None and not isinstance(kernel, Matern):
         return False
     return not smoothnesses(kernel, problem.rules) or problem.settings.get("n_fields") is not None
+
+
+def prefers_solves(problem: Problem, groups: list[Group], cost: Cost, unknowns: int = 1) -> bool:
+    """Whether K_xx at the observations, by solves, takes less than selected inverses for as many updates.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to fit.
+    groups : list of Group
+        The observations.
+    cost : Cost
+        Of a factorisation with one unknown per node.
+    unknowns : int
+        How many there are at every node.
+    """
+    updates, p = problem.updates, unknowns
+    sizes = [len(np.unique(group.nodes)) for group in groups]
+    by_solves = sum(4.0 * p**2 * n * cost.nnz_factor + updates * 3.0 * n**3 for n in sizes)
+    by_inverses = updates * len(sizes) * p**3 * (3.0 * cost.flops + 20.0 * cost.nnz_factor)
+    fits = sum(sizes) * p * problem.graph.n_nodes < 2**26  # the solutions are dense
+    return updates > 1 and fits and by_solves < by_inverses
 
 
 def sparse_cost(problem: Problem, nu: int) -> Cost | None:

@@ -20,9 +20,10 @@ from graphmatern.errors import KernelError, ResourceError
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
 from graphmatern.inference.learning.rehearsal import is_large, part_of_graph
 from graphmatern.inference.markov.areal import areal_engine
-from graphmatern.inference.markov.cost import is_learned, smoothnesses
+from graphmatern.inference.markov.cost import is_learned, prefers_solves, smoothnesses
 from graphmatern.inference.markov.precision import markov_precision
 from graphmatern.inference.markov.process import MarkovProcess, Workspace
+from graphmatern.inference.markov.scale import moves_variance, scale_coordinate
 from graphmatern.inference.process import Engine
 from graphmatern.kernels import ArealKernel, Diffusion, Matern
 from graphmatern.sparse import power_nnz
@@ -73,26 +74,18 @@ class MarkovEngine(Engine):
         self.workspace = Workspace(self.precision)
         self._smoother: Any = None
         held = set() if self._given is None else set(self._given.fixed)
-        # Where the likelihood does not see the scale, the amplitude is held: no trace is needed.
-        blind = problem.likelihood.scale_invariant
-        self._in_variance = not blind and (
-            "variance" in held or problem.rules.concern("variance") or problem.in_variance
-        )
+        self._in_variance = moves_variance(problem, held)
         # The amplitude, named after what it stands in for, around one that gives a variance near 1.
         diagonal = float(graph.laplacian(normalized).diagonal().mean())
         centre = nu * float(np.log(self.precision.shift(START_LENGTHSCALES[1]) + diagonal))
         scale = Coordinate("variance", centre - _LOG_RANGE, centre + _LOG_RANGE)
         every = [
             None if "lengthscale" in held else self._lengthscale(),
-            None
-            if blind or "variance" in held
-            else problem.rules.coordinate("variance")
-            if self._in_variance
-            else scale,
+            scale_coordinate(problem, held, scale),
         ]
         self._free = np.array([one is not None for one in every])
         self.coordinates = [one for one in every if one is not None]
-        self._dense = self._choose_dense()
+        self._dense = prefers_solves(problem, groups, self.precision.analysis.cost)
 
     @classmethod
     def rehearsal(cls, problem: Problem) -> Problem | None:
@@ -186,16 +179,6 @@ class MarkovEngine(Engine):
             float(np.exp(np.clip(np.log(k), bounds.low, bounds.high))) for k in START_LENGTHSCALES
         )
         return [self._point(lengthscale, variance)[self._free] for lengthscale in lengthscales]
-
-    def _choose_dense(self) -> bool:
-        """Whether K_xx at the observations, by solves, takes less than selected inverses for as many updates."""
-        cost, updates = self.precision.analysis.cost, self._problem.updates
-        nodes = self.precision.graph.n_nodes
-        sizes = [len(np.unique(group.nodes)) for group in self.groups]
-        by_solves = sum(4.0 * n * cost.nnz_factor + updates * 3.0 * n**3 for n in sizes)
-        by_inverses = updates * len(sizes) * (3.0 * cost.flops + 20.0 * cost.nnz_factor)
-        fits = sum(sizes) * nodes < 2**26  # the solutions are dense
-        return updates > 1 and fits and by_solves < by_inverses
 
     # ------------------------------------------------------------------ the prior variance
     def unit_variance(self, log_lengthscale: float) -> float:

@@ -20,11 +20,13 @@ import numpy as np
 from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
+from graphmatern.inference.markov.cost import prefers_solves
 from graphmatern.inference.markov.engine import MarkovEngine
 from graphmatern.inference.markov.fractional import block_precision
 from graphmatern.inference.markov.fractional_process import BlockProcess, BlockWorkspace
 from graphmatern.inference.markov.pencil import matern_pencil
 from graphmatern.inference.markov.rational import MOST_TERMS, largest_error, terms_for, widest_ratio
+from graphmatern.inference.markov.scale import moves_variance, scale_coordinate
 from graphmatern.inference.process import Engine
 from graphmatern.kernels import Matern
 
@@ -46,6 +48,7 @@ __all__ = ["FractionalEngine"]
 _LARGEST_NU = 6.0
 _LARGEST_RATIO = 1e9  # of (c + λ_max) / c: beyond, rounding shows
 _LOG_RANGE = 30.0  # of z, either way; the variance has bounds of its own
+_TYPICAL_UNKNOWNS = 7  # at every node
 _ROOM = 1.5  # times the lengthscale at which a search begins, for which fields are chosen
 _MORE_ROOM = 3.0  # where no second search follows
 _PERTURBATION = 1e-3  # of the sites, for derivatives of the average variance
@@ -83,23 +86,16 @@ class FractionalEngine(Engine):
         self._slopes: tuple[tuple[float, float, int], Floats] | None = None
         self._last: tuple[float, float] | None = None  # log ν and log κ of the last process
         held = set() if self._given is None else set(self._given.fixed)
-        blind = problem.likelihood.scale_invariant
-        self._in_variance = not blind and (
-            "variance" in held or problem.rules.concern("variance") or problem.in_variance
-        )
+        self._in_variance = moves_variance(problem, held)
         scale = Coordinate("variance", -_LOG_RANGE, _LOG_RANGE)
         every = [
             None if "nu" in held else problem.rules.coordinate("nu", high=float(np.log(_LARGEST_NU))),
             None if "lengthscale" in held else self._lengthscale(),
-            None
-            if blind or "variance" in held
-            else problem.rules.coordinate("variance")
-            if self._in_variance
-            else scale,
+            scale_coordinate(problem, held, scale),
         ]
         self._free = np.array([one is not None for one in every])
         self.coordinates = [one for one in every if one is not None]
-        self._dense = self._choose_dense()
+        self._dense = prefers_solves(problem, groups, self.precision.shifted.analysis.cost, _TYPICAL_UNKNOWNS)
 
     @classmethod
     def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], FractionalEngine]]:
@@ -190,15 +186,6 @@ class FractionalEngine(Engine):
                 in_scale,
             ]
         )
-
-    def _choose_dense(self) -> bool:
-        """Whether K_xx at the observations, by solves, takes less than selected inverses for as many updates."""
-        cost, updates, p = self.precision.shifted.analysis.cost, self._problem.updates, 7
-        sizes = [len(np.unique(group.nodes)) for group in self.groups]
-        by_solves = sum(4.0 * p**2 * n * cost.nnz_factor + updates * 3.0 * n**3 for n in sizes)
-        by_inverses = updates * len(sizes) * p**3 * (3.0 * cost.flops + 20.0 * cost.nnz_factor)
-        fits = sum(sizes) * p * self.precision.graph.n_nodes < 2**26  # the solutions are dense
-        return updates > 1 and fits and by_solves < by_inverses
 
     # ------------------------------------------------------------------ the number of fields
     def _needed(self, log_nu: float, log_kappa: float) -> float:

@@ -29,7 +29,7 @@ from graphmatern._validation import FaultList
 from graphmatern.errors import LikelihoodError, NumericalError
 from graphmatern.inference.cavities import class_cavities, site_of_classes
 from graphmatern.inference.sites.marginals import Sites
-from graphmatern.inference.sites.updates import Extrapolation
+from graphmatern.inference.sites.updates import Approximation, Extrapolation
 from graphmatern.likelihoods import differences, orthant
 
 if TYPE_CHECKING:
@@ -100,10 +100,8 @@ class ClassState:
         raise NotImplementedError(repr(observed.likelihood))
 
 
-class CoupledClasses:
+class CoupledClasses(Approximation):
     """The approximation that keeps the correlation between classes; see `match_classes`."""
-
-    changed = False  # nothing else is ever resorted to
 
     def fit(
         self,
@@ -120,17 +118,9 @@ class CoupledClasses:
         del searching, weighing, compared_with
         return match_classes(latent, observed, start, **options)
 
-    def refine(self, latent: LatentField, observed: SiteLikelihood, state: ClassState) -> ClassState:
-        """Nothing: predictions use the sites that parameters were learned with."""
-        del latent, observed
-        return state
-
     def evaluate(self, latent: LatentField, observed: SiteLikelihood, sites: Sites) -> ClassState:
         """Take sites as they are."""
         return evaluate_classes(latent, observed, sites)
-
-    def warn_of_fallback(self) -> None:
-        """Nothing to warn of."""
 
 
 def match_classes(

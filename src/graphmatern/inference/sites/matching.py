@@ -33,7 +33,7 @@ import torch
 from graphmatern._validation import warn
 from graphmatern.errors import NumericalError, NumericalWarning
 from graphmatern.inference.sites.marginals import Sites
-from graphmatern.inference.sites.updates import Extrapolation, evaluate_sites, fit_sites, residual_of
+from graphmatern.inference.sites.updates import Approximation, Extrapolation, evaluate_sites, fit_sites, residual_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,19 +108,17 @@ class MatchedState:
         return latent.gradient(self.sites, self.marginals)
 
 
-class MomentMatching:
+class MomentMatching(Approximation):
     """The approximation by expectation propagation, of the first power whose updates come to rest.
 
     Attributes
     ----------
     power : float
-        In use now.
-    changed : bool
-        Whether it was lowered; whoever compares evidences sets this back.
+        In use now; it is lowered where updates do not come to rest.
     """
 
     def __init__(self) -> None:
-        self.power, self.changed = _POWERS[0], False
+        self.power = _POWERS[0]
         self._failures = 0  # at this power, while there was somewhere to turn back to
 
     def fit(
@@ -159,9 +157,7 @@ class MomentMatching:
             self._failures = 0
         return fit_sites(latent, observed, start, compared_with=compared_with, **options)
 
-    def refine(
-        self, latent: LatentField, observed: SiteLikelihood, state: MatchedState | SiteState
-    ) -> MatchedState | SiteState:
+    def refine(self, latent: LatentField, observed: SiteLikelihood, state: Any) -> Any:
         """The fixed point of full expectation propagation next to another, where it is found; else the other."""
         with contextlib.suppress(NumericalError):
             full = evaluate_matched(latent, observed, state.sites)
@@ -302,10 +298,6 @@ def _first_state(latent: LatentField, observed: SiteLikelihood, power: float) ->
 def _size(state: MatchedState) -> float:
     """About what is left to gain."""
     return 0.5 * float(state.distance @ state.distance)
-
-
-def _enough(state: MatchedState, tolerance: float) -> float:
-    return tolerance * (1.0 + min(abs(state.evidence), state.distance.size))
 
 
 def _iterate(

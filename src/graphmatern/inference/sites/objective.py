@@ -210,26 +210,26 @@ class SiteObjective:
         """Value at some parameters, and the sites that predictions are made with there."""
         value = self.value(theta)
         assert self._state is not None
-        self._state = self._approximation.refine(self._field(theta), self._observed, self._state)  # type: ignore[arg-type]
+        self._state = self._approximation.refine(self._field(theta), self._observed, self._state)
         return value, self.sites()
+
+    def _best_sites(self, theta: Floats, latent: LatentField) -> Sites:
+        """The best sites at some parameters, exact."""
+        self._final = True
+        if self._at is None or not np.array_equal(self._at, theta):
+            self(theta)
+        assert self._state is not None
+        self._approximation.warn_of_fallback()
+        self._state = self._approximation.refine(latent, self._observed, self._state)
+        return self._state.sites
 
     def posterior(self, theta: Floats, sites: Sequence[Floats] | None = None) -> Posterior:
         """Return the processes given the observations at some parameters, with the best sites or with given ones."""
-        latent = self._field(theta)
-        if sites is not None:
-            state = None
-            found, levels = Sites(*sites), None
-            if self.likelihood.approximation == "classes":
-                state = self._approximation.evaluate(latent, self._observed, found)
-        else:
-            self._final = True
-            if self._at is None or not np.array_equal(self._at, theta):
-                self(theta)
-            assert self._state is not None
-            self._approximation.warn_of_fallback()
-            state = self._state = self._approximation.refine(latent, self._observed, self._state)  # type: ignore[arg-type]
-            found, levels = state.sites, None
-        if isinstance(state, ClassState):
+        latent, levels = self._field(theta), None
+        found = self._best_sites(theta, latent) if sites is None else Sites(*sites)
+        if isinstance(self._approximation, CoupledClasses):
+            state = self._state if sites is None else self._approximation.evaluate(latent, self._observed, found)
+            assert isinstance(state, ClassState)
             found, levels = Sites(state.potential, state.precision), state.posterior.root
         parts, end = [], 0
         for k, group in enumerate(self._engine.groups):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 __all__ = [
+    "Approximation",
     "BoundMaximisation",
     "Extrapolation",
     "SiteLikelihood",
@@ -130,10 +131,29 @@ class SiteState:
         return Sites(self.expectation.in_mean.numpy() + second * self.marginals.mean, second)
 
 
-class BoundMaximisation:
-    """The approximation that maximises the evidence lower bound; see `fit_sites`."""
+class Approximation:
+    """A way to fit sites, which are what parameters are learned with and predictions are made with alike.
 
-    changed = False  # nothing else is ever resorted to
+    Attributes
+    ----------
+    changed : bool
+        Whether another way was resorted to, so that evidences of before and after do not compare; whoever compares them
+        sets this back.
+    """
+
+    changed = False
+
+    def refine(self, latent: LatentField, observed: SiteLikelihood, state: Any) -> Any:
+        """The state that predictions are made with."""
+        del latent, observed
+        return state
+
+    def warn_of_fallback(self) -> None:
+        """Warn where another way was resorted to."""
+
+
+class BoundMaximisation(Approximation):
+    """The approximation that maximises the evidence lower bound; see `fit_sites`."""
 
     def fit(
         self,
@@ -149,17 +169,9 @@ class BoundMaximisation:
         del searching, weighing
         return fit_sites(latent, observed, start, **options)
 
-    def refine(self, latent: LatentField, observed: SiteLikelihood, state: SiteState) -> SiteState:
-        """Nothing: predictions use the sites that parameters were learned with."""
-        del latent, observed
-        return state
-
     def evaluate(self, latent: LatentField, observed: SiteLikelihood, sites: Sites) -> SiteState:
         """Take sites as they are."""
         return evaluate_sites(latent, observed, sites)
-
-    def warn_of_fallback(self) -> None:
-        """Nothing to warn of."""
 
 
 def evaluate_sites(latent: LatentField, observed: SiteLikelihood, sites: Sites) -> SiteState:
