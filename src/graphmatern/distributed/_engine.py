@@ -105,9 +105,7 @@ def part_of_observations(problem: Problem, count: int) -> Problem:
         joined(observed.offset),
     )
     settings = {**problem.settings, "rehearsal": True}
-    return replace(
-        problem, observations=observations, search=replace(problem.search, n_restarts=0), settings=settings
-    )
+    return replace(problem, observations=observations, search=replace(problem.search, n_restarts=0), settings=settings)
 
 
 def _chosen(graph: DistributedGraph, places: Longs, ranks: Longs) -> Longs:

@@ -182,9 +182,7 @@ class DistributedGraph:
         indptr = np.searchsorted(source, np.append(rows.keys, np.iinfo(np.int64).max))
         weights = csr_array((weight, columns, indptr), shape=(rows.n_here, rows.n))
         weights.sort_indices()
-        (known, names), _ = processes.send(
-            [directory.numbers, directory.names], graph_homes.of(directory.numbers)
-        )
+        (known, names), _ = processes.send([directory.numbers, directory.names], graph_homes.of(directory.numbers))
         named = names[np.argsort(known)]
         return cls(processes, directory, named, rows, weights, graph_homes)
 
@@ -353,7 +351,9 @@ def _merged(
         values = np.add.reduceat(weight, starts) if len(starts) else np.zeros(0)
     if parallel == "mean_length" and weighting == "length":
         total = processes.total(float(edges.weight.sum())) / max(processes.total(len(edges.row)), 1)
-        values = total * np.diff(np.append(starts, len(weight))) / (np.add.reduceat(weight, starts) if count else values)
+        values = (
+            total * np.diff(np.append(starts, len(weight))) / (np.add.reduceat(weight, starts) if count else values)
+        )
     keep = values > 0.0
     return _Edges(source[starts][keep], target[starts][keep], values[keep], row[starts][keep])
 
@@ -394,7 +394,13 @@ class _EdgeReader:
                 above = weighting == "length"
                 numbers.append(
                     read_numbers_of(
-                        table[columns[2]], one.file, one.rows(np.arange(len(table))), faults, rule, minimum=0.0, above=above
+                        table[columns[2]],
+                        one.file,
+                        one.rows(np.arange(len(table))),
+                        faults,
+                        rule,
+                        minimum=0.0,
+                        above=above,
                     )
                 )
         faults.raise_together()

@@ -139,7 +139,7 @@ class _Field:
 
     @property
     def amplitude(self) -> float:
-        """a = σ² N / tr M^(−ν)."""
+        """A = σ² N / tr M^(−ν)."""
         return float(self._variance * self.rows.n / self._traces[0].mean())
 
     @property
@@ -152,11 +152,6 @@ class _Field:
         """Derivative of log a in log κ."""
         lower, upper = (one.mean() for one in self._traces)
         return float(-2.0 * self.shift * self.nu * upper / lower)
-
-    @property
-    def largest(self) -> float:
-        """K's largest eigenvalue, as Δ has the eigenvalue 0."""
-        return float(self.amplitude * self.shift**-self.nu)
 
     def apply(self, columns: Floats) -> Floats:
         """K times columns; shape (n_here, k)."""
@@ -182,9 +177,10 @@ class _SolvedPrior(PriorField):
         return self._field.apply(columns)
 
     @property
-    def largest(self) -> float:
-        """K's largest eigenvalue."""
-        return self._field.largest
+    def smallest(self) -> float:
+        """A lower bound on K's eigenvalues."""
+        field = self._field
+        return float(field.amplitude * (field.shift + self.operator.high) ** -field.nu)
 
     def kept_columns(self, nodes: Longs) -> None:
         """None: columns are solved for when they are needed."""

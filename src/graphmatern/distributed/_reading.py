@@ -240,7 +240,9 @@ def as_names(
     whole : bool
         Whether they are whole numbers.
     """
-    written = [list(some) if all(_is_whole(c) for c in some) else as_written([_text(c) for c in some]) for some in columns]
+    written = [
+        list(some) if all(_is_whole(c) for c in some) else as_written([_text(c) for c in some]) for some in columns
+    ]
     here = all(_is_whole(column) for some in written for column in some)
     if whole is None:
         whole = processes.total(int(here)) == processes.size

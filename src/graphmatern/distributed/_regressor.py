@@ -130,9 +130,7 @@ class GraphGPRegressor:
         self.verbose = verbose
 
     # ------------------------------------------------------------------ fitting
-    def fit(
-        self, nodes: Any, y: Any, *, noise_variance: Any = None, checkpoint: str | Path | None = None
-    ) -> Self:
+    def fit(self, nodes: Any, y: Any, *, noise_variance: Any = None, checkpoint: str | Path | None = None) -> Self:
         """Learn the kernel's parameters and condition on the data; all processes call it together.
 
         Parameters

@@ -32,8 +32,8 @@ from graphmatern.inference.learning.problem import Fit, Known, Problem, Search
 from graphmatern.inference.learning.rehearsal import rehearse
 from graphmatern.inference.mixture import Mixture
 from graphmatern.inference.sites.gaussian import GaussianObjective
-from graphmatern.inference.sites.recorded import RecordedObjective
 from graphmatern.inference.sites.objective import SiteObjective
+from graphmatern.inference.sites.recorded import RecordedObjective
 from graphmatern.inference.threads import small_matrix_threads
 from graphmatern.likelihoods import Gaussian
 

@@ -268,8 +268,8 @@ class LaplacianOperator:
         rows = self.rows
         probes = rows.signs(_PROBES, _SEED)
         weights = None if self.graph.masses is None else 1.0 / self.graph.masses
-        # Probes differ by far more than single precision.
-        self._estimates = self.products.single.traces(weights, degree, probes, self._estimates, self._kept)
+        # In double precision, though probes differ by far more: results must not depend on who multiplies.
+        self._estimates = self.products.traces(weights, degree, probes, self._estimates, self._kept)
         inverse_mass = np.ones(rows.n_here) if weights is None else weights
         found = self._estimates.copy()
         found[0] = rows.total(float(inverse_mass.sum()))

@@ -1,0 +1,59 @@
+"""What the tests of several processes run under ``mpiexec``: a folder in, what the first process found out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import graphmatern as gm
+from graphmatern.distributed import DistributedGraph, GraphGPRegressor, ending_together, world
+from graphmatern.inference import ENGINES
+from graphmatern.inference.sites.gaussian import GaussianObjective
+
+
+def evaluated(graph: DistributedGraph, case: dict[str, Any]) -> dict[str, Any]:
+    """Evidence, gradient, and predictions at given parameters."""
+    kernel = getattr(gm, case["kernel"])(**case["parameters"])
+    model = GraphGPRegressor(
+        graph, kernel, normalized=case["normalized"], engine=case["engine"], noise=0.1, optimizer=None
+    )
+    model.fit_files(Path(case["folder"]) / "values.csv")
+    table = model.predict_table()
+    problem, name = model.problem(graph.names[model._values.places], model._values.y)
+    engine = ENGINES[name].candidates(problem, problem.observations.groups)[0]()
+    objective = GaussianObjective(engine, problem)
+    value, gradient = objective(np.concatenate([engine.start, objective.start]))
+    every = graph.processes.gathered((graph.names.tolist(), table.to_dict("list")))
+    columns = {name: sum((part[name] for _, part in every), []) for name in table.columns}
+    found = dict(zip(sum((names for names, _ in every), []), zip(*columns.values(), strict=True), strict=True))
+    return {
+        "value": value,
+        "gradient": gradient.tolist(),
+        "information": objective.information().tolist() if objective.information else None,  # type: ignore[misc]
+        "nodes": [str(node) for node in found],
+        "columns": {name: [row[k] for row in found.values()] for k, name in enumerate(columns)},
+        "sizes": graph.processes.gathered(graph.rows.n_here),
+        "evidence": model.log_marginal_likelihood_,
+    }
+
+
+def main() -> None:
+    processes = world()
+    with ending_together(processes):
+        cases = json.loads(Path(sys.argv[1]).read_text())
+        graphs: dict[str, DistributedGraph] = {}
+        found = []
+        for case in cases:
+            if case["folder"] not in graphs:
+                graphs[case["folder"]] = DistributedGraph.from_files(Path(case["folder"]) / "edges")
+            found.append(evaluated(graphs[case["folder"]], case))
+        if processes.is_first:
+            Path(sys.argv[2]).write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
