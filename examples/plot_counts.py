@@ -38,7 +38,7 @@ for name, guess in {"accidents / years": accidents / years, "graph GP": mean}.it
     print(f"{name}: error {errors[0]:.2f} with up to 3 years, {errors[1]:.2f} with more")
 
 # %%
-# Junctions that nobody watched.
+# Junctions without observations.
 others = np.setdiff1d(city.nodes, watched)
 figure, ax = plt.subplots(figsize=(5.5, 5), layout="constrained")
 mean, std = model.predict(others, return_std=True)

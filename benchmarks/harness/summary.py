@@ -33,7 +33,7 @@ def summary_rows(stores: Mapping[str, Store]) -> list[list[str]]:
 
 
 def _of(library: str, names: Mapping[str, Any]) -> list[str]:
-    """Variants of a library; label spreading and the paper's recipe are no library's way to fit."""
+    """Variants of a library; label spreading and the paper's recipe are not a library's own way to fit."""
     return [name for name in names if name.startswith(library)]
 
 
