@@ -60,7 +60,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _is_private_and_writable(folder: Path) -> bool:
-    """Tell whether we can make files in ``folder`` (created if need be) and nobody else can."""
+    """Whether we, and no one else, can write to ``folder``, which is created if necessary."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()

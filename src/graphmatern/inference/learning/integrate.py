@@ -135,8 +135,8 @@ def is_worth_it(count: int, n_nodes: int, engine: str) -> bool:
     """Whether integrating costs at most a few times the fit, and can matter.
 
     It adds about a share of (number of parameters) / (number of observations) to the variances; with thousands of
-    observations nobody sees that. Through moments, components share products, of the highest degree among them: with
-    some thousand nodes it takes about four times the fit.
+    observations that makes no difference. With moments, components share products, of the highest degree among them:
+    with some thousand nodes it takes about four times the fit.
 
     Parameters
     ----------

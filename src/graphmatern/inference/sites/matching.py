@@ -109,7 +109,7 @@ class MatchedState:
 
 
 class MomentMatching(Approximation):
-    """The approximation by expectation propagation, of the first power whose updates come to rest.
+    """The approximation by expectation propagation, with the first power whose updates converge.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class MomentMatching(Approximation):
     Attributes
     ----------
     power : float
-        In use now; it is lowered where updates do not come to rest.
+        In use now; it is lowered if updates do not converge.
     """
 
     def __init__(self, power: float = _POWERS[0]) -> None:
@@ -155,7 +155,7 @@ class MomentMatching(Approximation):
             self._failures += not weighing
             if weighing or (searching and self._failures <= _PATIENCE):
                 raise NumericalError(
-                    "the updates of expectation propagation do not come to rest. Likely cause: parameters under which "
+                    "expectation propagation does not converge. Likely cause: parameters under which "
                     "observations contradict each other."
                 )
             self.power, self.changed = max(power for power in _POWERS if power < self.power), True
@@ -270,7 +270,7 @@ def match_moments(
     observed : SiteLikelihood
         The observations.
     start : Sites, optional
-        Where to begin; by default afresh, from the likelihood's guess at f.
+        Where to start; by default from the likelihood's guess at f.
     tolerance : float
         The updates end where half the squared distance between sites and targets, in Fisher's metric, is this small
         relative to 1 + |evidence|.

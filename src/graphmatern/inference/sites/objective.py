@@ -159,7 +159,7 @@ class SiteObjective:
         self._state, self._at = state, None
         return -state.evidence
 
-    def begin_afresh(self, optimum: Optimum, objective: Objective) -> bool:
+    def restart(self, optimum: Optimum, objective: Objective) -> bool:
         """Whether the search should go on: because fresh sites do clearly better, or the approximation has changed.
 
         A likelihood that is not log-concave has several optima over the sites, and the way there decides.
@@ -175,7 +175,7 @@ class SiteObjective:
         kept, self._begin = self._begin, None
         try:
             value, _ = objective(optimum.position)
-        except NumericalError:  # nothing is found afresh
+        except NumericalError:  # the restart found nothing
             value = np.inf
         if value < optimum.value - _FRESH_GAIN * (1.0 + abs(optimum.value)):
             return True
