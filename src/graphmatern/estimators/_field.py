@@ -78,7 +78,8 @@ class GraphFieldRegressor(FieldResults):
     <max_iterations>
     <n_restarts>
     bounds : dict of str to (float, float), optional
-        Smallest and largest values of parameters of ``kernel`` and of the noise; ``time_kernel`` has its own constraints.
+        Smallest and largest values of parameters of ``kernel`` and of the noise; ``time_kernel`` has its own
+        constraints.
     priors : dict of str to Prior, optional
         Priors of the same parameters. Those registered with ``time_kernel`` count, too.
     <integrate>
