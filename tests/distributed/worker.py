@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import graphmatern as gm
 from graphmatern.distributed import DistributedGraph, GraphGPRegressor, ending_together, world
@@ -22,20 +23,17 @@ def evaluated(graph: DistributedGraph, case: dict[str, Any]) -> dict[str, Any]:
         graph, kernel, normalized=case["normalized"], engine=case["engine"], noise=0.1, optimizer=None
     )
     model.fit_files(Path(case["folder"]) / "values.csv")
-    table = model.predict_table()
+    table = model.predict_table(return_std=case["std"])
     problem, name = model.problem(graph.names[model._values.places], model._values.y)
     engine = ENGINES[name].candidates(problem, problem.observations.groups)[0]()
     objective = GaussianObjective(engine, problem)
     value, gradient = objective(np.concatenate([engine.start, objective.start]))
-    every = graph.processes.gathered((graph.names.tolist(), table.to_dict("list")))
-    columns = {name: sum((part[name] for _, part in every), []) for name in table.columns}
-    found = dict(zip(sum((names for names, _ in every), []), zip(*columns.values(), strict=True), strict=True))
+    every = pd.concat(graph.processes.gathered(table))
     return {
         "value": value,
         "gradient": gradient.tolist(),
-        "information": objective.information().tolist() if objective.information else None,  # type: ignore[misc]
-        "nodes": [str(node) for node in found],
-        "columns": {name: [row[k] for row in found.values()] for k, name in enumerate(columns)},
+        "nodes": [str(node) for node in every.index],
+        "columns": every.to_dict("list"),
         "sizes": graph.processes.gathered(graph.rows.n_here),
         "evidence": model.log_marginal_likelihood_,
     }

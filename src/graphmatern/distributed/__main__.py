@@ -119,7 +119,7 @@ def main(arguments: list[str] | None = None) -> None:
         options = _parser(processes).parse_args(arguments)
         with warnings.catch_warnings():
             warnings.simplefilter("default" if processes.is_first else "ignore")
-            warnings.showwarning = _said
+            warnings.showwarning = _said  # type: ignore[assignment]
             _fit(processes, options)
 
 

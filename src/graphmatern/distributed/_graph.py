@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
-from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
-from graphmatern._validation import FaultList, check_choice, warn
+from graphmatern._validation import check_choice
+from graphmatern.distributed._edges import EdgeReader, Edges, merged_edges, without_loops
 from graphmatern.distributed._names import NameDirectory, block_bounds
 from graphmatern.distributed._partition import partition
 from graphmatern.distributed._processes import load_petsc, world
-from graphmatern.distributed._reading import FileFaults, as_names, portions, read_numbers_of, read_portions
 from graphmatern.distributed._rows import SpreadRows
-from graphmatern.errors import EdgeWarning, Fault, GraphError
+from graphmatern.errors import GraphError
 from graphmatern.graph import PARALLEL_RULES
-from graphmatern.tables import edge_roles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,28 +29,6 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
 
 __all__ = ["DistributedGraph"]
-
-_MOST_FAULTS = 1_000  # of one process that are counted
-
-
-@dataclass(frozen=True, eq=False)
-class _Edges:
-    """Rows of edge tables that this process has read, or that were sent to it.
-
-    Attributes
-    ----------
-    source, target : ndarray of int64
-        Keys of the ends.
-    weight : ndarray
-        Weights or lengths; 1 where there are none.
-    row : ndarray of int64
-        Numbers of the rows over all files.
-    """
-
-    source: Longs
-    target: Longs
-    weight: Floats
-    row: Longs
 
 
 class DistributedGraph:
@@ -144,22 +119,22 @@ class DistributedGraph:
         check_choice("parallel", parallel, PARALLEL_RULES, GraphError)
         processes = world() if processes is None else processes
         given = {"source": source, "target": target, "weight": weight, "length": length}
-        reader = _EdgeReader(processes, path, given)
+        reader = EdgeReader(processes, path, given)
         names, places, edges, weighting = reader.read()
         directory = NameDirectory(processes, names, places)
         half = len(names) // 2
-        edges = _Edges(directory.keys[:half], directory.keys[half:], edges.weight, edges.row)
-        edges = _without_loops(processes, edges)
+        edges = Edges(directory.keys[:half], directory.keys[half:], edges.weight, edges.row)
+        edges = without_loops(processes, edges)
         if weighting == "length" and parallel != "mean_length":
             mean = processes.total(float(edges.weight.sum())) / max(processes.total(len(edges.row)), 1)
-            edges = _Edges(edges.source, edges.target, mean / edges.weight, edges.row)
+            edges = Edges(edges.source, edges.target, mean / edges.weight, edges.row)
         bounds = block_bounds(directory.n_nodes, processes.size)
-        merged = _merged(processes, edges, bounds, weighting, parallel, reader)
+        merged = merged_edges(processes, edges, bounds, weighting, parallel, reader)
         return cls._arranged(processes, directory, merged, bounds)
 
     @classmethod
     def _arranged(
-        cls, processes: Processes, directory: NameDirectory, merged: _Edges, bounds: Longs
+        cls, processes: Processes, directory: NameDirectory, merged: Edges, bounds: Longs
     ) -> DistributedGraph:
         """Send every node to the process that is to hold it."""
         low, high = bounds[processes.rank : processes.rank + 2].tolist()
@@ -179,8 +154,8 @@ class DistributedGraph:
         order = np.lexsort((target, source))
         source, target, weight = source[order], target[order], weight[order]
         columns = graph_homes.numbers(target, rows)
-        indptr = np.searchsorted(source, np.append(rows.keys, np.iinfo(np.int64).max))
-        weights = csr_array((weight, columns, indptr), shape=(rows.n_here, rows.n))
+        pointers = np.searchsorted(source, np.append(rows.keys, np.iinfo(np.int64).max))
+        weights = csr_array((weight, columns, pointers), shape=(rows.n_here, rows.n))
         weights.sort_indices()
         (known, names), _ = processes.send([directory.numbers, directory.names], graph_homes.of(directory.numbers))
         named = names[np.argsort(known)]
@@ -197,29 +172,32 @@ class DistributedGraph:
             self._cache[key] = make()
         return self._cache[key]
 
-    @property
+    @cached_property
     def first(self) -> int:
-        """Number of this process's first column."""
+        """Number of the column that stands for the first node here."""
         return self.processes.before(self.rows.n_here)
 
     # ------------------------------------------------------------------ matrices
     def laplacian(self, normalized: bool = False) -> csr_array[Any]:
-        """This process's rows of a Laplacian; shape (n_here, n_nodes)."""
-        first = self.cached("first", lambda: self.first)
+        """Rows of a Laplacian that are here; shape (n_here, n_nodes)."""
         if not normalized:
-            return csr_array(diags_array([self.degrees], offsets=[first], shape=self.weights.shape) - self.weights)
+            return csr_array(self._diagonal(self.degrees) - self.weights)
         with np.errstate(divide="ignore"):
             root = np.where(self.degrees > 0, 1.0 / np.sqrt(self.degrees), 0.0)
         scaled = self.weights.copy()
         scaled.data *= np.repeat(root, np.diff(scaled.indptr)) * self.of_neighbours(root)
-        unit = diags_array([(self.degrees > 0).astype(float)], offsets=[first], shape=self.weights.shape)
-        return csr_array(unit - scaled)
+        return csr_array(self._diagonal((self.degrees > 0).astype(float)) - scaled)
+
+    def _diagonal(self, values: Floats) -> csr_array[Any]:
+        """A diagonal matrix's rows that are here; shape (n_here, n_nodes)."""
+        n = self.rows.n_here
+        return csr_array((values, self.first + np.arange(n), np.arange(n + 1)), shape=self.weights.shape)
 
     @cached_property
     def halo(self) -> tuple[Longs, Any]:
         """Columns that are rows of other processes, ascending, and what fetches numbers of theirs."""
         PETSc = load_petsc()
-        low = self.cached("first", lambda: self.first)
+        low = self.first
         columns = np.unique(self.weights.indices)
         ghosts = columns[(columns < low) | (columns >= low + self.rows.n_here)]
         kind = PETSc.IntType
@@ -233,7 +211,7 @@ class DistributedGraph:
         ghosts, (whole, part, scatter) = self.halo
         whole.setArray(values)
         scatter.scatter(whole, part, mode="forward")
-        low = self.cached("first", lambda: self.first)
+        low = self.first
         columns = self.weights.indices
         here = (columns >= low) & (columns < low + self.rows.n_here)
         found = np.empty(len(columns))
@@ -243,7 +221,7 @@ class DistributedGraph:
 
     def largest_eigenvalue(self, normalized: bool) -> float:
         """A close upper bound on the eigenvalues of a Laplacian, as `LaplacianOperator` has for a graph."""
-        own = float(np.abs(self.laplacian(normalized)).sum(axis=1).max(initial=0.0))
+        own = float(np.asarray(abs(self.laplacian(normalized)).sum(axis=1)).max(initial=0.0))
         bound = float(self.processes.largest(own))
         if normalized:
             return min(bound, 2.0) or 1.0
@@ -256,7 +234,7 @@ class DistributedGraph:
     @cached_property
     def components(self) -> Longs:
         """Connected components of this process's nodes; shape (n_here,)."""
-        low = self.cached("first", lambda: self.first)
+        low = self.first
         n, processes = self.rows.n_here, self.processes
         count, label = connected_components(self.weights[:, low : low + n], directed=False) if n else (0, np.zeros(0))
         start = processes.before(int(count))
@@ -317,142 +295,3 @@ class _Homes:
         answers = np.empty(len(self._own), dtype=np.int64)
         answers[known - low] = number
         return self._ask(keys, answers)
-
-
-def _without_loops(processes: Processes, edges: _Edges) -> _Edges:
-    keep = edges.source != edges.target
-    count = int(processes.total(int((~keep).sum())))
-    if count and processes.is_first:
-        warn(f"{count} self-loop{'s' if count > 1 else ''} dropped: they do not change a Laplacian", EdgeWarning)
-    return _Edges(edges.source[keep], edges.target[keep], edges.weight[keep], edges.row[keep])
-
-
-def _merged(
-    processes: Processes, edges: _Edges, bounds: Longs, weighting: str, parallel: str, reader: _EdgeReader
-) -> _Edges:
-    """Both directions of every distinct pair, at the block of its first end, sorted."""
-    sides = [np.concatenate(pair) for pair in ((edges.source, edges.target), (edges.target, edges.source))]
-    weight, row = np.tile(edges.weight, 2), np.tile(edges.row, 2)
-    to = np.searchsorted(bounds, sides[0], side="right") - 1
-    (source, target, weight, row), _ = processes.send([*sides, weight, row], to)
-    order = np.lexsort((row, target, source))  # as the files have them, so that sums do not depend on who made them
-    source, target, weight, row = source[order], target[order], weight[order], row[order]
-    new = np.ones(len(source), dtype=bool)
-    new[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
-    repeated = np.flatnonzero(~new & (source < target))
-    count = int(processes.total(len(repeated)))
-    if count and parallel == "error":
-        first = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))[repeated]
-        reader.refuse_repeats(row[repeated], row[first])
-    starts = np.flatnonzero(new)
-    if weighting == "unit" or parallel == "first" or not count:
-        values = weight[starts] if weighting != "unit" else np.ones(len(starts))
-    else:
-        values = np.add.reduceat(weight, starts) if len(starts) else np.zeros(0)
-    if parallel == "mean_length" and weighting == "length":
-        total = processes.total(float(edges.weight.sum())) / max(processes.total(len(edges.row)), 1)
-        values = (
-            total * np.diff(np.append(starts, len(weight))) / (np.add.reduceat(weight, starts) if count else values)
-        )
-    keep = values > 0.0
-    return _Edges(source[starts][keep], target[starts][keep], values[keep], row[starts][keep])
-
-
-class _EdgeReader:
-    """Reads this process's part of the edges."""
-
-    def __init__(self, processes: Processes, path: str | Path, given: dict[str, str | None]) -> None:
-        self._processes, self._given = processes, given
-        self.files, self._mine = portions(processes, path, "edges")
-        self._faults = FileFaults(processes, self.files, "no graph was made", GraphError)
-
-    def read(self) -> tuple[NDArray[Any], Longs, _Edges, str]:
-        """Names of all ends, where they stand over all files, the rows, and where their weights come from."""
-        processes, faults = self._processes, self._faults
-        read = read_portions(self.files, self._mine, faults, GraphError)
-        columns, weighting = self._columns(read)
-        kept, ends, numbers = [], [], []
-        for one, table in read:
-            missing = [name for name in columns if name is not None and name not in table.columns]
-            if missing:
-                rule = f"must have the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
-                received = f"columns {', '.join(map(repr, map(str, table.columns)))}"
-                faults.add(one.file, 0, Fault("file", rule, received, "All parts must have the same columns."))
-                continue
-            pair = [table[name] for name in columns[:2]]
-            for column in pair:
-                empty = np.flatnonzero(column.isna())
-                place = np.full(len(empty), one.file), one.rows(empty)
-                what = ["nothing"] * len(empty)
-                faults.add_rows(*place, str(column.name), "must name a node", what, "Complete or remove these rows.")
-            kept.append((one, len(table)))
-            ends.append(pair)
-            if columns[2] is None:
-                numbers.append(np.ones(len(table)))
-            else:
-                rule = "must be above 0" if weighting == "length" else "must be at least 0"
-                above = weighting == "length"
-                numbers.append(
-                    read_numbers_of(
-                        table[columns[2]],
-                        one.file,
-                        one.rows(np.arange(len(table))),
-                        faults,
-                        rule,
-                        minimum=0.0,
-                        above=above,
-                    )
-                )
-        faults.raise_together()
-        (sources, targets), _ = as_names(processes, ends)
-        row, self._kept = self._numbered(kept)
-        edges = _Edges(row, row, np.concatenate([np.zeros(0), *numbers]), row)
-        return np.concatenate([sources, targets]), np.concatenate([2 * row, 2 * row + 1]), edges, weighting
-
-    def _columns(self, read: list[tuple[Any, pd.DataFrame]]) -> tuple[list[Any], str]:
-        """Names of the columns of both ends and of the weights, as the first part says."""
-        heads = self._processes.gathered([table.head(1000) for _, table in read[:1]])
-        head = next((part[0] for part in heads if part), None)
-        if head is None:
-            self._faults.raise_together()
-        assert head is not None
-
-        found = FaultList("no graph was made", GraphError)
-        try:
-            roles = edge_roles(head, dict(self._given), found)
-            if roles.source is None or roles.target is None:
-                received = f"columns {', '.join(map(repr, map(str, head.columns)))} in {self.files[0].name}"
-                found.add("edges", "must have two columns of node names", received, "Name them: source and target.")
-            found.raise_if_any()
-        except GraphError as error:
-            error.said_together = True  # type: ignore[attr-defined]
-            raise
-        if self._given["weight"] is not None and self._given["length"] is not None:
-            roles.weight = None
-        weighting = "length" if roles.length is not None else "weight" if roles.weight is not None else "unit"
-        return [roles.source, roles.target, roles.length if roles.length is not None else roles.weight], weighting
-
-    def _numbered(self, kept: list[tuple[Any, int]]) -> tuple[Longs, list[tuple[int, int, int]]]:
-        """Numbers of rows over all files, and which files they stand in: of all processes, portion by portion."""
-        sizes = [count for _, count in kept]
-        start = self._processes.before(int(sum(sizes)))
-        starts = start + np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(np.int64)
-        here = [(int(s), one.file, one.first) for s, (one, _) in zip(starts, kept, strict=True)]
-        every = sorted(entry for part in self._processes.gathered(here) for entry in part)
-        return start + np.arange(int(sum(sizes)), dtype=np.int64), every
-
-    def place(self, row: int) -> tuple[int, int]:
-        """File and row there, from 1 on, of a row over all files."""
-        at = int(np.searchsorted([entry[0] for entry in self._kept], row, side="right")) - 1
-        start, file, first = self._kept[at]
-        return file, first + row - start + 1
-
-    def refuse_repeats(self, rows: Longs, before: Longs) -> None:
-        """Raise, with the places of rows that repeat a pair of nodes."""
-        for row, earlier in zip(rows[:_MOST_FAULTS].tolist(), before[:_MOST_FAULTS].tolist(), strict=True):
-            file, here = self.place(row)
-            other, there = self.place(earlier)
-            received = f"the pair of {self.files[other].name}, row {there:,}, again"
-            remedy = "Remove them, or say what they mean: parallel='first', 'sum' or 'mean_length'."
-            self._faults.add(file, here, Fault("edges", "must not repeat a pair of nodes", received, remedy))
-        self._faults.raise_together()

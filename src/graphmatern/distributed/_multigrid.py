@@ -187,7 +187,7 @@ class _SolvedPrior(PriorField):
         del nodes
 
     @cached_property
-    def estimated_variances(self) -> Diagonal:  # type: ignore[override]
+    def estimated_variances(self) -> Diagonal:
         """Prior variances of all nodes from probes."""
         return estimate_diagonal(self.operator, self.apply)
 

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["GraphGPRegressor"]
 
 _UNEQUAL = 10.0  # largest degree, relative to the mean, from which on the plain Laplacian is a poor guide
-_ENGINES = {"moments": SpreadEngine, "multigrid": MultigridEngine}
+_ENGINES: dict[str, type[SpreadEngine] | type[MultigridEngine]] = {
+    "moments": SpreadEngine,
+    "multigrid": MultigridEngine,
+}
 
 for _engine in _ENGINES.values():
     register_engine(_engine)
@@ -284,7 +287,8 @@ class GraphGPRegressor:
         self._fit, self._values = fit, values
         self.y_mean_, self.y_scale_ = scale
         self.kernel_, self.normalized_ = fit.kernel, fit.normalized
-        self.noise_ = float(fit.likelihood.noise.item())
+        learned: Any = fit.likelihood
+        self.noise_ = float(learned.noise.item())
         self.log_marginal_likelihood_ = fit.log_evidence
         self.engine_, self.engine_reason_ = name, reason
         self.converged_, self.at_bounds_ = fit.converged, fit.at_bounds
@@ -351,13 +355,14 @@ class GraphGPRegressor:
     def summary(self) -> str:
         """Describe the fit in a few lines of text; the same on all processes."""
         error = self.report_.get("evidence_error", 0.0)
+        state = "converged" if self.converged_ else "stopped early"
+        evaluations = f"{self.n_evaluations_} evaluations, {state}"
         lines = [
             f"{self.graph.n_nodes:,} nodes, {self.graph.n_edges:,} edges on {self.graph.processes.size} processes",
             f"engine    {self.engine_}: {self.engine_reason_}",
             f"kernel    {self.kernel_!r}, {'normalised' if self.normalized_ else 'plain'} Laplacian",
             f"noise     {self.noise_:.6g}; y = {self.y_mean_:.6g} + {self.y_scale_:.6g} × normalised",
-            f"evidence  {self.log_marginal_likelihood_:.4f} ± {error:.1f}, {self.n_evaluations_} evaluations, "
-            f"{'converged' if self.converged_ else 'stopped early'}",
+            f"evidence  {self.log_marginal_likelihood_:.4f} ± {error:.1f}, {evaluations}",
         ]
         moved = self.report_.get("parameter_errors", {})
         if moved:

@@ -123,9 +123,9 @@ def read_values(
     file, row = (np.concatenate([np.zeros(0, np.int64), *(pair[k] for pair in places)]) for k in (0, 1))
     unknown = np.flatnonzero(keys < 0)
     texts = np.concatenate([np.zeros(0, object), *(np.asarray(pair[0], dtype=object) for pair in ends)])
-    received = [f"{texts[at]!r:.60}" for at in unknown.tolist()]
+    shown = [f"{texts[at]!r:.60}" for at in unknown.tolist()]
     remedy = "Check the names, or add their edges."
-    faults.add_rows(file[unknown], row[unknown], str(names[0]), "must name nodes of the graph", received, remedy)
+    faults.add_rows(file[unknown], row[unknown], str(names[0]), "must name nodes of the graph", shown, remedy)
     faults.raise_together()
     values = np.concatenate([np.zeros(0), *y])
     known = np.concatenate([np.zeros(0), *noise]) if names[2] is not None else None

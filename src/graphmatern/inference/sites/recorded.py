@@ -72,6 +72,7 @@ class RecordedObjective(GaussianObjective):
 
     def begin_afresh(self, optimum: Optimum, objective: Objective) -> bool:
         """Whether the engine wants another search, with better estimates."""
+        del objective  # which would be written down as an evaluation of the search
         known = self._journal.recall("refinement", optimum.position)
         if known is not None:
             self._engine.refine_as(known["engine"])
