@@ -11,19 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mpi_settings import SETTINGS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Launch = Callable[..., subprocess.CompletedProcess[str]]
-
-#: As root, on fewer processors than processes, and without spinning while others work.
-SETTINGS = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-    "OMP_NUM_THREADS": "1",
-}
 
 
 def _missing() -> str | None:

@@ -12,6 +12,7 @@ import pandas as pd
 
 import graphmatern as gm
 from graphmatern.distributed import DistributedGraph, GraphGPRegressor, ending_together, world
+from graphmatern.distributed._multigrid import ShiftedSolver
 from graphmatern.inference import ENGINES
 from graphmatern.inference.sites.gaussian import GaussianObjective
 
@@ -39,6 +40,18 @@ def evaluated(graph: DistributedGraph, case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def residual(graph: DistributedGraph) -> float:
+    """Of a solution by multigrid, relative."""
+    solver = ShiftedSolver(graph, normalized=False)
+    solver.shift_to(0.5)
+    right = graph.rows.signs(1, seed=0)
+    solved = solver.solve(right)
+    there = graph.of_neighbours(solved[:, 0])
+    image = graph.degrees * solved[:, 0] - np.add.reduceat(graph.weights.data * there, graph.weights.indptr[:-1])
+    away = image + 0.5 * solved[:, 0] - right[:, 0]
+    return float(np.sqrt(graph.rows.total(float(away @ away)) / graph.n_nodes))
+
+
 def main() -> None:
     processes = world()
     with ending_together(processes):
@@ -48,7 +61,7 @@ def main() -> None:
         for case in cases:
             if case["folder"] not in graphs:
                 graphs[case["folder"]] = DistributedGraph.from_files(Path(case["folder"]) / "edges")
-            found.append(evaluated(graphs[case["folder"]], case))
+            found.append({**evaluated(graphs[case["folder"]], case), "residual": residual(graphs[case["folder"]])})
         if processes.is_first:
             Path(sys.argv[2]).write_text(json.dumps(found))
 

@@ -199,7 +199,7 @@ class DistributedGraph:
         PETSc = load_petsc()
         low = self.first
         columns = np.unique(self.weights.indices)
-        ghosts = columns[(columns < low) | (columns >= low + self.rows.n_here)]
+        ghosts = columns[(columns < low) | (columns >= low + self.rows.n_here)].astype(np.int64)
         kind = PETSc.IntType
         whole = PETSc.Vec().createMPI((self.rows.n_here, self.rows.n), comm=PETSc.COMM_WORLD)
         part = PETSc.Vec().createSeq(len(ghosts), comm=PETSc.COMM_SELF)

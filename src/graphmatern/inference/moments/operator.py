@@ -225,7 +225,8 @@ class LaplacianOperator:
             vector[graph.degrees == 0.0] = 1.0  # an isolated node
         else:
             vector = np.ones(self.rows.n_here) if self._root_mass is None else self._root_mass
-        lengths = np.sqrt(self.rows.across(np.bincount(graph.components, weights=vector**2)[:, None])[:, 0])
+        squares: Floats = np.bincount(graph.components, weights=vector**2).astype(np.float64)
+        lengths = np.sqrt(self.rows.across(squares[:, None])[:, 0])
         return np.asarray(vector / lengths[graph.components])
 
     @cached_property

@@ -70,13 +70,13 @@ class RecordedObjective(GaussianObjective):
         self._journal.add("information", self._here, matrix=found.tolist())
         return found
 
-    def begin_afresh(self, optimum: Optimum, objective: Objective) -> bool:
+    def restart(self, optimum: Optimum, objective: Objective) -> bool:
         """Whether the engine wants another search, with better estimates."""
         del objective  # which would be written down as an evaluation of the search
         known = self._journal.recall("refinement", optimum.position)
         if known is not None:
             self._engine.refine_as(known["engine"])
             return bool(known["again"])
-        again = super().begin_afresh(optimum, super().__call__)
+        again = super().restart(optimum, super().__call__)
         self._journal.add("refinement", optimum.position, again=again, engine=self._engine.refinement())
         return again
