@@ -76,7 +76,7 @@ class DistributedGraph:
         self.directory, self._homes = directory, homes
         self.n_nodes = rows.n
         self.n_edges = int(processes.total(int(weights.nnz))) // 2
-        self.degrees: Floats = np.asarray(weights.sum(axis=1)).ravel()
+        self.degrees: Floats = np.asarray(weights.sum(axis=1), dtype=np.float64).ravel()
         self._cache: dict[Any, Any] = {}
 
     # ------------------------------------------------------------------ making one
