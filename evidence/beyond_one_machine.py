@@ -87,8 +87,8 @@ def write(folder: Path, kind: str, n_nodes: int, share: float = 0.1) -> dict[str
 
 
 def kernel_of(kind: str) -> Any:
-    """Where searches begin, and evaluations are compared."""
-    return gm.Matern(1.5, 2.0) if kind == "power-law" else gm.Matern(1.5, 4.0)
+    """Where searches begin, and evaluations are compared: polynomials of a low degree, so that this takes minutes."""
+    return gm.Diffusion(1.5 if kind == "power-law" else 1.0)
 
 
 # ---------------------------------------------------------------------- what is measured, here or on all processes
@@ -223,8 +223,8 @@ def same(n_nodes: int, counts: list[int], parts: list[str]) -> list[str]:
         f"## Same answers, {n_nodes:,} nodes",
         "",
         "Relative differences from the local engine: evidence; gradient, relative to its largest entry; means,",
-        "relative to the largest; learned parameters, the largest of all; standard deviations, in their stated standard errors",
-        "(root mean square).",
+        "relative to the largest; learned parameters, the largest of all; standard deviations, in their stated",
+        "standard errors (root mean square).",
         "",
         "| graph | processes | evidence | gradient | means | learned | std | seconds of a fit: wall, processor |",
         "|---|---|---|---|---|---|---|---|",
@@ -271,8 +271,8 @@ def growth(sizes: list[int], kinds: list[str]) -> list[str]:
         "",
         f"A product of the Laplacian with {WIDTH} columns, in milliseconds, the least of three times {DEGREE}: wall,",
         "and processor time of all processes together. Efficiency: wall time on one process over twice that on two.",
-        "Memory: the peak of each process in GiB, the interpreter and its libraries (about 0.4) included. Ghosts: nodes of",
-        "others that a process needs for a product, relative to its own.",
+        "Memory: the peak of each process in GiB, the interpreter and its libraries (about 0.4) included. Ghosts:",
+        "nodes of others that a process needs for a product, relative to its own.",
         "",
         "| graph | nodes | edges | | product: wall, processor | efficiency | memory | ghosts | reading, s |",
         "|---|---|---|---|---|---|---|---|---|",
