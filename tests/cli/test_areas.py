@@ -130,5 +130,9 @@ def test_successes_among_trials(folder: Path) -> None:
     table.loc[1, "observed"], table.loc[2, "observed"] = 7, 2.5
     table.to_csv(folder / "cases.csv", index=False)
     said = " ".join(run(*files, *wanted, "--trials", "people").output.split())
-    for words in ("whole numbers of at least 0; received 2.5", "whole and at least 1", "more at 'district 0', 'district 1'"):
+    for words in (
+        "whole numbers of at least 0; received 2.5",
+        "whole and at least 1",
+        "more at 'district 0', 'district 1'",
+    ):
         assert words in said, said
