@@ -46,6 +46,7 @@ class AreaResults:
 
     def _require_fit(self) -> None: ...
     def _plain(self, y: Floats) -> Floats: ...  # type: ignore[empty-body]
+    def _seen(self) -> Posterior | Mixture: ...  # type: ignore[empty-body]
 
     def risk_table(self, threshold: float = 1.0, level: float = 0.95, replicate: int = 0) -> pd.DataFrame:
         """Relative risk of every area, the rate of a count of exposure 1; or the response of other likelihoods.
@@ -156,7 +157,7 @@ class AreaResults:
         data = self._data
         offset = self._level + (0.0 if data.exposure is None else np.log(data.exposure))
         offset = np.broadcast_to(offset, data.nodes.shape)
-        means, variances = self.posterior_.moments(data.nodes, observation=True, offset=offset)
+        means, variances = self._seen().moments(data.nodes, observation=True, offset=offset)
         tables = []
         for k in range(data.y.shape[1]):
             rows = np.flatnonzero(~np.isnan(data.y[:, k]))
