@@ -311,7 +311,7 @@ def test_covariates_are_recovered(likelihood: Any, tmp_path: Path) -> None:
     options: dict[str, Any] = {"covariates": lanes, "mean": "constant", "integrate": False}
     model = gm.GraphGPClassifier(graph, kernel, likelihood=likelihood, classes=["calm", "busy"], **options)
     model.fit(graph.nodes[::2], busy[::2])
-    table = model.coefficients_
+    table: Any = model.coefficients_
     if likelihood == "bernoulli":
         assert table.index.tolist() == ["(constant)", "lanes"]
         assert abs(table.loc["lanes", "mean"] - 0.9) < 3.0 * table.loc["lanes", "sd"] < 1.5
@@ -337,7 +337,7 @@ def test_priors_of_coefficients_of_classes() -> None:
     x = np.random.default_rng(1).standard_normal(graph.n_nodes)
     options: dict[str, Any] = {"likelihood": "bernoulli", "optimizer": None, "covariates": x}
     model = gm.GraphGPClassifier(graph, gm.Matern(1.0), priors={"x0": gm.Normal(1e-3)}, **options)
-    found = model.fit(graph.nodes, x > 0.0).coefficients_
+    found: Any = model.fit(graph.nodes, x > 0.0).coefficients_
     assert abs(found.loc["x0", "mean"]) < 1e-3
     assert found.loc["x0", "sd"] == pytest.approx(1e-3, rel=1e-2)
     with pytest.raises(gm.errors.InputError, match="where steps are counted"):
