@@ -166,7 +166,7 @@ def test_the_prior_of_mixing_that_penalises_complexity() -> None:
 
     prior = mixing_prior(graph, gm.PCPrior(below=0.5, probability=2 / 3))
     rate = -np.log(1 / 3) / distance(0.5)
-    x = np.linspace(-8.0, 11.0, 60)
+    x = np.linspace(-9.3, 11.0, 60)
     step = 1e-4
     rho = expit(np.stack([x - step, x + step]))
     slope = np.diff(distance(rho.ravel()).reshape(2, -1), axis=0)[0] / (2.0 * step)
@@ -179,7 +179,7 @@ def test_the_prior_of_mixing_that_penalises_complexity() -> None:
     np.testing.assert_allclose(1.0 - np.exp(-rate * distance(expit(prior.quantile(shares)))), shares, atol=2e-4)
     y = np.random.default_rng(0).poisson(5.0, graph.n_nodes)
     options: dict[str, Any] = {"likelihood": "poisson", "priors": {"mixing": gm.PCPrior(below=0.5, probability=0.99)}}
-    narrow = gm.GraphGPRegressor(graph, gm.BYM2(), **options).fit(graph.nodes, y).hyperparameters_
+    narrow: Any = gm.GraphGPRegressor(graph, gm.BYM2(), **options).fit(graph.nodes, y).hyperparameters_
     assert narrow.loc["mixing", "mean"] < 0.2
     share, above, large = gm.PCPrior(below=0.5), gm.PCPrior(above=0.5), gm.PCPrior(below=2.0)
     for kernel, wrong in ((gm.Leroux(), share), (gm.BYM2(), above), (gm.BYM2(), large)):

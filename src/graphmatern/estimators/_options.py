@@ -11,7 +11,7 @@ import torch
 from graphmatern._validation import check_positive, check_whole, note_choice, note_flag
 from graphmatern.graph import Graph
 from graphmatern.inference import Normal, OfRoot, PCPrior, Prior, PriorsAndBounds, Search, mixing_prior
-from graphmatern.kernels import Kernel
+from graphmatern.kernels import BYM2, Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

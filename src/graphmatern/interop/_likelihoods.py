@@ -87,7 +87,8 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
             faults = FaultList("no expectation", LikelihoodError)
             remedy = "Leave it out, or use Binomial."
             raise faults.raise_now("trials", "must be left out but for binomial counts", repr(self.likelihood), remedy)
-        return likelihoods.join_trials(observations.double(), torch.as_tensor(trials).double())
+        joined: torch.Tensor = likelihoods.join_trials(observations.double(), torch.as_tensor(trials).double())
+        return joined
 
     def expected_log_prob(
         self,

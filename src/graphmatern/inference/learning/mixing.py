@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["MixingPrior", "mixing_prior"]
 
 # Logits of ρ between which the density is tabulated; beyond, its logarithm goes on straight.
-_LOW, _HIGH, _STEPS = -6.0, 12.0, 55
+_LOW, _HIGH, _STEPS = -8.0, 12.0, 61
 
 
 class MixingPrior(Prior):
@@ -53,8 +53,7 @@ class MixingPrior(Prior):
     def __init__(self, x: Floats, log_distance: Floats, slope: Floats, rate: float) -> None:
         self._x, self._log_distance, self._rate = x, log_distance, rate
         values = np.log(rate) - rate * np.exp(log_distance) + log_distance + np.log(slope)
-        # Small ρ: d is proportional to ρ, so that the density is to dρ.
-        self._table = CubicSpline(x, values, bc_type=((1, 1.0), (2, 0.0)))
+        self._table = CubicSpline(x, values)
 
     def log_density(self, x: Floats) -> tuple[Floats, Floats, Floats]:
         """From the table; see `Prior.log_density`."""
