@@ -17,10 +17,15 @@ import graphmatern as gm
 rng = np.random.default_rng(2)
 centres = shapely.MultiPoint(rng.random((150, 2)))
 square = shapely.box(0.0, 0.0, 1.0, 1.0)
-districts = [district.intersection(square) for district in shapely.voronoi_polygons(centres, extend_to=square).geoms]
+districts = [
+    district.intersection(square)
+    for district in shapely.voronoi_polygons(centres, extend_to=square).geoms
+]
 graph = gm.Graph.from_polygons(districts, contiguity="rook")
 log_risk = 0.5 * gm.ICAR().on(graph).sample(random_state=3).numpy()[0]
-table = pd.DataFrame({"expected": rng.gamma(2.0, 3.0, 150), "farms": rng.standard_normal(150)}, index=graph.nodes)
+table = pd.DataFrame(
+    {"expected": rng.gamma(2.0, 3.0, 150), "farms": rng.standard_normal(150)}, index=graph.nodes
+)
 table["cases"] = rng.poisson(table["expected"] * np.exp(log_risk + 0.25 * table["farms"]))
 
 # %%
@@ -35,7 +40,9 @@ print(model.hyperparameters_.round(3))
 raw = table["cases"] / table["expected"]
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
 gm.plotting.plot_risk(graph, raw, axes[0], largest=3.0, title="raw rate", label="")
-gm.plotting.plot_risk(graph, model.risk_table()["mean"], axes[1], largest=3.0, title="relative risk", label="")
+gm.plotting.plot_risk(
+    graph, model.risk_table()["mean"], axes[1], largest=3.0, title="relative risk", label=""
+)
 
 # %%
 # And where the risk is almost surely above 1.

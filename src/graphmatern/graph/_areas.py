@@ -91,7 +91,7 @@ def read_features(path: Any, faults: FaultList) -> tuple[list[dict[str, Any]], l
 
 
 def _named_features(path: Any, names: NodeNames, column: str | None, faults: FaultList) -> dict[Any, Any]:
-    """Geometries of a GeoJSON file by node name; areas that are no nodes are left out.
+    """Geometries of a GeoJSON file by node name; areas that are not nodes are left out.
 
     By default the name is the property in which most nodes are found.
     """

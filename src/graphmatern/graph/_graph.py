@@ -727,8 +727,8 @@ class Graph:
         ----------
         areas : GeoDataFrame, GeoSeries, Series, mapping or path
             By node name: shapely polygons, GeoJSON geometries, WKT, or coordinates of shape (n_points, 2). Nodes that
-            are absent have no area; names that are no nodes are refused. Or the path of a GeoJSON file, of which areas
-            that are no nodes are left out.
+            are absent have no area; names that are not nodes are refused. Or the path of a GeoJSON file, of which areas
+            that are not nodes are left out.
         name : str, optional
             Column of a GeoDataFrame with the node names, instead of its index; or property of a file, by default the
             one in which most nodes are found.
@@ -981,7 +981,7 @@ class Graph:
         """Describe the graph in a few lines of text."""
         return _convert.describe(self)
 
-    # ------------------------------------------------------------------ Python's manners
+    # ------------------------------------------------------------------ Python's protocols
     def __repr__(self) -> str:
         nodes, edges = self.n_nodes, self.n_edges
         return f"Graph({nodes} node{'' if nodes == 1 else 's'}, {edges} edge{'' if edges == 1 else 's'})"
