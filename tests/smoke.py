@@ -45,7 +45,7 @@ def main() -> None:
     roads.edges[["source", "target", "length"]].to_csv("roads.csv", index=False)
     values = "\n".join(f"{node},{truth[node]:.4f}" for node in sensors)
     Path("values.csv").write_text(f"node,value\n{values}\n")
-    program = Path(sys.executable).with_name("graphmatern")
+    program = str(Path(sys.executable).with_name("graphmatern"))
     command = [program, "fit", "roads.csv", "values.csv", "--out", "model.gm", "--predict", "everywhere.csv"]
     subprocess.run(command, check=True)
     assert len(Path("everywhere.csv").read_text().splitlines()) == roads.n_nodes + 1

@@ -64,7 +64,7 @@ class GraphFieldRegressor(FieldResults):
         Unit of the parameters of ``time_kernel`` where times are dates. Numbers are taken as they are.
     <normalized>
     engine : {"auto", "kronecker", "dense", "state-space", "iterative"}
-        How to compute: whole grids by Kronecker algebra; up to 3,000 cells with gaps by a dense Cholesky factor; few
+        How to compute: whole grids by Kronecker algebra; up to 3,000 cells with holes by a dense Cholesky factor; few
         nodes at many times by a Kalman filter, where ``time_kernel`` is Matérn, times a scale or not; all others by
         filling in the holes with conjugate gradients. All but the last are exact.
     <n_eigenpairs>
@@ -78,7 +78,8 @@ class GraphFieldRegressor(FieldResults):
     <max_iterations>
     <n_restarts>
     bounds : dict of str to (float, float), optional
-        Smallest and largest values of parameters of ``kernel`` and of the noise; ``time_kernel`` has constraints.
+        Smallest and largest values of parameters of ``kernel`` and of the noise; ``time_kernel`` has its own
+        constraints.
     priors : dict of str to Prior, optional
         Priors of the same parameters. Those registered with ``time_kernel`` count, too.
     <integrate>

@@ -478,6 +478,11 @@ def reweigh(integrated: Integrated, objectives: Sequence[tuple[Family, Any]], mi
         table |= {c.label: np.asarray(c.value(np.array([x]))) for c, x in others}
         own: dict[str, float] = getattr(one.kernel, "values", dict)()
         draws.append({label: table[label][0] if label in table else own[label] for label in integrated.draws})
+    if not found:
+        raise NumericalError(
+            "none of the parameters that were likely before can be reconciled with all data. Likely cause: new data "
+            "that contradict the old ones; fit all data together."
+        )
     logs = np.array([one.weight for one in found])
     weights = np.exp(logs - logsumexp(logs))
     components = [replace(one, weight=float(weight)) for one, weight in zip(found, weights, strict=True)]
