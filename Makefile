@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: help demo test lint format browser unit minimum evidence bench docs clean
+.PHONY: help demo test lint format browser unit minimum evidence bench docs dist clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -82,6 +82,19 @@ docs: $(VENV)/.docs  ## the documentation, in docs/_build/html
 	rm -rf docs/api/generated  # pages of objects that are gone would be warned of
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
+# Each archive is installed into an empty environment and used in an empty folder, far from the sources.
+dist: $(VENV)/.ready  ## wheel and source archive in dist/, each tried in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	set -e; for archive in $(abspath .)/dist/*; do \
+	  folder=$$(mktemp -d); trap "rm -rf $$folder" EXIT; \
+	  $(PYTHON) -m venv $$folder/venv; \
+	  $$folder/venv/bin/pip install -qq $$archive; \
+	  cp tests/smoke.py $$folder; \
+	  (cd $$folder && venv/bin/python smoke.py && venv/bin/graphmatern demo --out demo); \
+	  rm -rf $$folder; echo "$$archive works"; \
+	done
+
 clean:  ## remove environments, caches and generated output
-	rm -rf .venv .venv-minimum .venv-mcmc .venv-bench-* build demo results docs/_build docs/api docs/gallery docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-minimum .venv-mcmc .venv-bench-* build dist demo results docs/_build docs/api docs/gallery docs/changelog.rst docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -38,6 +38,11 @@ curve = gm.metrics.reliability_curve(data.values[others], probabilities, model.c
 figure, ax = plt.subplots(figsize=(5, 5), layout="constrained")
 ax.plot([0, 1], [0, 1], color="0.5", linestyle="--", linewidth=1)
 ax.plot(curve["confidence"], curve["accuracy"], "o-")
-ax.set(xlabel="probability of the predicted topic", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1))
+ax.set(
+    xlabel="probability of the predicted topic",
+    ylabel="share that is right",
+    xlim=(0, 1),
+    ylim=(0, 1),
+)
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()

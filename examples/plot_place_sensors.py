@@ -31,9 +31,13 @@ print(table.round(3).to_string(index=False))
 # %%
 # The map, with the sensors there are as rings, and the uncertainty that remains. Colours are standard deviations given
 # the sensors that are there.
-known = gm.GraphGPRegressor(city, kernel, noise=noise, optimizer=None, mean="zero", normalize_y=False)
+known = gm.GraphGPRegressor(
+    city, kernel, noise=noise, optimizer=None, mean="zero", normalize_y=False
+)
 std = known.fit(there, np.zeros(15)).predict(return_std=True)[1]
-gm.plotting.plot_placement(city, table, values=std, label="standard deviation before", existing=there)
+gm.plotting.plot_placement(
+    city, table, values=std, label="standard deviation before", existing=there
+)
 
 # %%
 # Entropy goes where most is unknown, the rim; mutual information and variance keep to the middle of things.
@@ -56,7 +60,9 @@ def error(extra):
 
 free = np.setdiff1d(city.nodes, there)
 print(f"{'no more sensors':24}{error(free[:0]):.3f}")
-print(f"{'12 at random':24}{np.mean([error(rng.choice(free, 12, replace=False)) for _ in range(10)]):.3f}")
+print(
+    f"{'12 at random':24}{np.mean([error(rng.choice(free, 12, replace=False)) for _ in range(10)]):.3f}"
+)
 for criterion, own in chosen.items():
     print(f"{criterion:24}{error(own['node']):.3f}")
 

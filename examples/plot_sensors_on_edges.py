@@ -33,7 +33,9 @@ ax.set_title("sensors on their roads")
 # %%
 # From then on sensors are nodes like any other.
 truth = gm.Matern(nu=2, lengthscale=15.0).on(graph).sample(random_state=3).numpy()[0]
-readings = pd.Series(truth, index=graph.nodes)[sensors.index] + 0.1 * rng.standard_normal(len(sensors))
+readings = pd.Series(truth, index=graph.nodes)[sensors.index] + 0.1 * rng.standard_normal(
+    len(sensors)
+)
 model = gm.GraphGPRegressor(graph).fit(readings)
 model.plot(label="value")
 table = model.predict_table().loc[city.nodes]  # what the junctions would measure

@@ -23,7 +23,8 @@ ends = [city.positions @ direction for direction in ([1.0, -1.0], [-1.0, 1.0])]
 starts = city.nodes[[int(end.argmin()) for end in ends]]
 delay = city.distances(starts) / 1500
 peaks = [
-    np.exp(-0.5 * ((hours[:, None] - start - late) / 1.5) ** 2) for start, late in zip((2, 10), delay, strict=True)
+    np.exp(-0.5 * ((hours[:, None] - start - late) / 1.5) ** 2)
+    for start, late in zip((2, 10), delay, strict=True)
 ]
 truth = pd.DataFrame(20 + 40 * sum(peaks), index=times, columns=city.nodes)
 
@@ -51,7 +52,9 @@ model.plot_map(times[4], label="vehicles per minute")
 
 # %%
 # The sensor that was dead until noon, and what comes next.
-ax = model.plot_node(dead, pd.date_range(times[0], periods=110, freq="10min"), label="vehicles per minute")
+ax = model.plot_node(
+    dead, pd.date_range(times[0], periods=110, freq="10min"), label="vehicles per minute"
+)
 ax.tick_params(axis="x", rotation=30)
 ax.plot(times, truth[dead], color="black", linestyle=":", linewidth=1, label="truth")
 ax.legend(frameon=False)

@@ -110,6 +110,15 @@ def test_constraints_pin_every_requirement() -> None:
         assert name in pins, f"{name} is not pinned"
 
 
+def test_the_minimum_versions_tested_are_those_promised() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = (ROOT / "tests" / "minimum-constraints.txt").read_text().splitlines()
+    tested = dict(line.lower().split("==") for line in lines if "==" in line)
+    for requirement in project["dependencies"] + project["optional-dependencies"]["io"]:
+        name, promised = requirement.lower().split(">=")
+        assert f"{tested.get(name)}.".startswith(f"{promised}."), f"{requirement}: tested with {tested.get(name)}"
+
+
 def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
     code = "from graphmatern.cli import main; main()"
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)

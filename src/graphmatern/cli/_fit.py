@@ -97,7 +97,7 @@ def _check(model: ModelOptions, holdout: float) -> None:
         faults.add("holdout", "must be a share from 0 to below 1", f"{holdout:g}", "0.2 holds out a fifth.")
     for option, value in (("nu", model.nu), ("lengthscale", model.lengthscale)):
         if value is not None and not (np.isfinite(value) and value > 0):
-            faults.add(option, "must be a positive number", f"{value:g}", "Leave it out to have it learned.")
+            faults.add(option, "must be a positive number", f"{value:g}", "Leave it out to learn it.")
     faults.raise_if_any()
 
 
@@ -127,9 +127,9 @@ def _warn_of_parts(data: ValueReading, console: Console) -> None:
     if graph.n_components == 1:
         return
     reached = np.isin(graph.components, graph.components[data.places])
-    words = f"the network is in {graph.n_components:,} parts that do not connect"
+    words = f"the network is in {graph.n_components:,} parts that are not connected"
     if not reached.all():
-        words += f"; {int((~reached).sum()):,} nodes are in parts without a value and get what is assumed beforehand"
+        words += f"; {int((~reached).sum()):,} nodes are in parts without a value and keep the prior"
     console.warn(f"{words}. Check the ends of its edges, or use --largest-component")
 
 

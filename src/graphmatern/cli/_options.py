@@ -103,8 +103,8 @@ Areas = Annotated[
 AreaName = Annotated[
     str | None, typer.Option("--area-name", help="Property of the areas with the node names; guessed by default.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Threads = Annotated[int | None, typer.Option("--n-threads", min=1, help="Threads to use; all by default.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -1,4 +1,4 @@
-"""What a fitted classification can tell: classes, probabilities, tables, samples, scores, pictures."""
+"""Results of a fitted classification: classes, probabilities, tables, samples, scores, pictures."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         return self.posterior_.latent_mean(places).T, np.sqrt(self.posterior_.latent_variance(places)).T
 
     def predict_proba(self, nodes: Any = None) -> Floats:
-        """Probabilities of the classes, the uncertainty of the latent processes included.
+        """Probabilities of the classes, including the uncertainty of the latent processes.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         Returns
         -------
         ndarray, shape (n_names, n_classes)
-            In the order of `classes_`. Where no labels reach a node's component, those of the prior, with a warning.
+            In the order of `classes_`. In components without labels these are the prior's, with a warning.
         """
         self._require_fit()
         places = self.graph.locate(nodes)
@@ -196,12 +196,13 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         n : int
             How many.
         strategy : {"entropy", "bald", "variance"}
-            Where the label is most uncertain; where it would tell most about the latent processes, which leaves out
-            labels that stay uncertain however much is known (Houlsby et al. 2011; no such labels under robust-max);
-            or where it would lower the average variance over all nodes, summed over the processes, most.
+            Where the label is most uncertain; where it would say most about the latent processes, which skips labels
+            that stay uncertain however much is known (Houlsby et al. 2011; robust-max has none of these); or where it
+            would most lower the average variance over all nodes, summed over the processes.
         batch : bool
-            Whether the nodes are labelled together and should differ: each is chosen as if those before it had labels,
-            the most probable ones, or, under "bald", some drawn from the predictions. Else the n best by themselves.
+            Whether the nodes will be labelled together and should differ: each is chosen as if those before it were
+            labelled, with the most probable labels or, for "bald", labels drawn from the predictions. Otherwise the n
+            best ones, each on its own.
         candidates : sequence of hashable, optional
             Names of nodes to choose from; by default all without a label.
         random_state : int, optional
@@ -211,7 +212,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         -------
         DataFrame
             One row per node: node, order (from 1), score (in nats; of "variance" that decrease), given the nodes before
-            it, and the label expected now with its probability. Go on with `condition_on`.
+            it, and the label expected now with its probability. `condition_on` adds the labels.
 
         Examples
         --------
@@ -247,7 +248,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         )
 
     def score(self, nodes: Any, y: Any = None, sample_weight: None = None) -> float:
-        """Share of labels that are predicted; None and NaN in ``y`` are passed over.
+        """Share of labels predicted correctly; None and NaN in ``y`` are skipped.
 
         Parameters
         ----------
@@ -267,14 +268,14 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         return accuracy(self.classes_[held_back.codes].tolist(), predicted.tolist())
 
     def evaluate(self, nodes: Any, y: Any = None) -> dict[str, float]:
-        """Score predictions of held-back labels: accuracy, log loss, calibration error.
+        """Score predictions of held-out labels: accuracy, log loss, calibration error.
 
         Parameters
         ----------
         nodes : sequence of hashable, or Series
             Node names; or true labels indexed by node name.
         y : sequence of hashable, optional
-            True labels; None and NaN are passed over.
+            True labels; None and NaN are skipped.
 
         Returns
         -------
@@ -287,7 +288,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         return classification_report(held_back.codes.tolist(), share, range(len(self.classes_)))
 
     def plot(self, axes: Sequence[Axes] | None = None, **options: Any) -> NDArray[Any]:
-        """Draw the most probable classes and, beside them, how uncertain they are.
+        """Draw the most probable classes and, next to them, how uncertain they are.
 
         Parameters
         ----------

@@ -65,7 +65,7 @@ _RESTRICTED = ("inducing", "eigenvectors")  # forms of inference that can learn 
 
 @documented
 class GraphGPClassifier(ClassificationResults):
-    """Classification on a graph: labels of some nodes in, class probabilities of all nodes out.
+    """Classification on a graph: from labels of some nodes to class probabilities of all of them.
 
     Parameters
     ----------
@@ -74,23 +74,22 @@ class GraphGPClassifier(ClassificationResults):
         Kernel of every latent process, with starting values; fixed parameters are kept. By default a Matérn kernel
         whose starting values are chosen from the data.
     likelihood : {"auto", "probit", "softmax", "robustmax", "bernoulli"} or likelihood
-        How labels depend on the latent processes, one for each class. "probit": the largest decides, after independent
+        How labels depend on the latent processes, one for each class. "probit": the largest wins, after independent
         noise of variance 1; fitted by expectation propagation that keeps the correlation between classes, which gives
-        the best calibrated probabilities, for up to a thousand labels. "softmax": with probabilities proportional to
-        their exponentials; "robustmax": the largest decides, but a label is wrong with probability 0.001. These two are
-        fitted by variational inference as if classes were independent, for any number of labels, and are surer of
-        themselves than they should be. "bernoulli" is for two classes and has one process. "auto" is "probit", or
-        "robustmax" where there are too many labels and for ``inference="inducing"`` and "eigenvectors". A likelihood
-        object sets what these names leave at their defaults.
+        the best-calibrated probabilities, for up to a thousand labels. "softmax": probabilities proportional to their
+        exponentials; "robustmax": the largest wins, but a label is wrong with probability 0.001. These two are fitted
+        by variational inference as if classes were independent, for any number of labels, and are overconfident.
+        "bernoulli" is for two classes and has one process. "auto" is "probit", or "robustmax" if there are too many
+        labels and for ``inference="inducing"`` and "eigenvectors". Pass a likelihood object to set its parameters.
     inference : {"auto", "spectral", "markov", "moments", "eigenvectors", "inducing"}
         How to compute. "spectral" (any kernel), "markov" (Matérn; large road-like graphs) and "moments" (any kernel;
         large graphs of any other kind) agree with each other; "auto" chooses one of them. "eigenvectors" and "inducing"
         restrict the posterior to leading eigenvectors or inducing nodes, and can learn from batches.
     engine : str, optional
-        Another word for ``inference``, as `GraphGPRegressor` has it; give one of the two.
+        The same as ``inference``, under the name that `GraphGPRegressor` uses; give one of the two.
     classes : sequence of hashable, optional
-        All labels there are; by default those of a categorical Series, or those that occur. Classes without labelled
-        nodes have a process like the others.
+        All possible labels; by default the categories of a categorical Series, or the labels that occur. Classes
+        without labelled nodes have a process like the others.
     <normalized>
     <n_eigenpairs>
     inducing : sequence of hashable, optional
@@ -123,23 +122,23 @@ class GraphGPClassifier(ClassificationResults):
     classes_ : ndarray, shape (n_classes,)
         Labels, sorted where they can be.
     kernel_ : Kernel
-        Learned kernel. Its variance is relative to the noise of "probit"; robust-max does not see the scale of the
-        processes, and keeps it.
+        Learned kernel. Its variance is relative to the noise of "probit"; robust-max does not depend on the scale of
+        the processes, and leaves it unchanged.
     likelihood_ : Likelihood
         Likelihood with its parameters.
     elbo_ : float
-        What stands for the log marginal likelihood of the labels at the parameters of `kernel_`: expectation
-        propagation's approximation of it for "probit", else the evidence lower bound, which is at most that.
+        Approximation of the log marginal likelihood of the labels at the parameters of `kernel_`: expectation
+        propagation's for "probit", otherwise the evidence lower bound.
     log_evidence_ : float
         The same with the parameters integrated out, for comparing models.
     hyperparameters_ : DataFrame
-        What is known of the parameters: mode, mean, sd, 2.5%, 50% and 97.5%.
+        What is known about the parameters: mode, mean, sd, 2.5%, 50% and 97.5%.
     inference_, engine_ : str
-        Engine used, by either word.
+        Engine used, under both names.
     inference_reason_, engine_reason_ : str
         Why, in a sentence.
     converged_ : bool
-        Whether the optimiser was satisfied.
+        Whether the optimiser converged.
     n_clipped_ : int
         Steps in which negative sites had to be set to 0, the last resort.
     informed_ : ndarray of bool, shape (n_nodes,)
@@ -240,7 +239,7 @@ class GraphGPClassifier(ClassificationResults):
     def _check_options(self) -> None:
         faults = FaultList("nothing was fitted", KernelError)
         if self.engine is not None and self.inference != "auto":
-            rule = "must be left out where `inference` is given: it is another word for it"
+            rule = "must be left out if `inference` is given: they mean the same"
             faults.add("engine", rule, f"{self.engine!r} and inference={self.inference!r}", "Give one of the two.")
         note_choice("inference" if self.engine is None else "engine", self._engine, ("auto", *ENGINES), faults)
         note_choice("covariance", self.covariance, ("full", "diagonal"), faults)
@@ -264,7 +263,7 @@ class GraphGPClassifier(ClassificationResults):
 
     @property
     def _engine(self) -> str:
-        """The engine asked for, by either word."""
+        """The engine asked for, under either name."""
         return self.inference if self.engine is None else self.engine
 
     @property
@@ -277,7 +276,7 @@ class GraphGPClassifier(ClassificationResults):
         faults = FaultList("nothing was fitted", TableError)
         count = len(data.classes)
         if count < 2:
-            remedy = "Name all classes there are in `classes`."
+            remedy = "List all classes in `classes`."
             raise faults.raise_now("y", "must hold labels of at least two classes", abbreviate(data.classes), remedy)
         if isinstance(self.likelihood, Categorical):
             likelihood = copy.deepcopy(self.likelihood)
@@ -292,7 +291,7 @@ class GraphGPClassifier(ClassificationResults):
         return likelihood
 
     def _likelihood_for(self, data: LabelData) -> str:
-        """The word for a likelihood, where "auto" has been decided."""
+        """The name of the likelihood, with "auto" resolved."""
         if self.likelihood != "auto":
             return str(self.likelihood)
         n, count = len(data.nodes), len(data.classes)

@@ -63,7 +63,7 @@ def names_and_values(nodes: Any, y: Any, faults: FaultList) -> tuple[Any, Any]:
     y : array_like, optional
         What the caller passed second.
     faults : FaultList
-        Where faults are noted; raises where there is no going on.
+        Where faults are noted; raises if it cannot continue.
     """
     if y is not None:
         if isinstance(nodes, pd.DataFrame) or getattr(nodes, "ndim", 1) == 2:
@@ -180,7 +180,7 @@ def read_observations(
         values[kept] = np.where(negative, values[kept], join_trials(values[kept], np.asarray(attempts)[:, None]))
     faults.raise_if_any()
     if exposures is not None:
-        observable = exposures > 0.0  # where there is nobody, no case says nothing
+        observable = exposures > 0.0  # no cases where there are no people carries no information
         kept[kept], exposures = observable, exposures[observable]
         variances = None if variances is None else variances[observable]
     if not kept.any():

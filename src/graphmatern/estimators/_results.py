@@ -1,4 +1,4 @@
-"""What a fitted regression can tell: predictions, tables, samples, scores."""
+"""Results of a fitted regression: predictions, tables, samples, scores."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         if numbers.shape not in ((), places.shape):
             faults.add("exposure", f"must have shape {places.shape}", f"shape {numbers.shape}", "One per node.")
         faults.raise_if_any()
-        return np.asarray(self._level + np.log(np.maximum(numbers, 1e-300)))  # nobody: no cases
+        return np.asarray(self._level + np.log(np.maximum(numbers, 1e-300)))  # no people, no cases
 
     def measurable(self) -> Measurable:
         """The process as `place_sensors` sees it: given the data of the fit."""
@@ -98,7 +98,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         return_cov : bool
             Whether to return the covariance as well (of the first replicate).
         observation : bool
-            Whether these are those of a new noisy observation, rather than of the process itself.
+            Whether to predict a new noisy observation rather than the process itself.
         exposure : array_like or Series, shape () or (n_names,), optional
             Exposures of counts, by which rates are multiplied; 1 by default.
 
@@ -152,7 +152,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         return_std : bool
             Whether to return standard deviations as well.
         observation : bool
-            Whether these are those of a new noisy observation, rather than of the process itself.
+            Whether to predict a new noisy observation rather than the process itself.
 
         Returns
         -------
@@ -276,7 +276,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         faults = FaultList("no samples", TableError)
         check_whole("n_samples", n_samples, faults, minimum=1, remedy="Draw at least one.")
         if batch_size is not None:
-            check_whole("batch_size", batch_size, faults, minimum=1, remedy="Leave it out for a good size.")
+            check_whole("batch_size", batch_size, faults, minimum=1, remedy="Leave it out for the default.")
         faults.raise_if_any()
         places = self.graph.locate(nodes)
         size = batch_size or max(1, _STREAM_BYTES // (8 * self.graph.n_nodes))
@@ -348,7 +348,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         return colour_limits(y if exposure is None else y / exposure)
 
     def plot(self, axes: Sequence[Axes] | None = None, *, label: str = "", **options: Any) -> NDArray[Any]:
-        """Draw the predictions (of the first replicate) and, beside them, how sure they are.
+        """Draw the predictions (of the first replicate) and, next to them, their uncertainty.
 
         Parameters
         ----------

@@ -879,7 +879,7 @@ class Graph:
         """Describe the graph in a few lines of text."""
         return _convert.describe(self)
 
-    # ------------------------------------------------------------------ Python's manners
+    # ------------------------------------------------------------------ Python's protocols
     def __repr__(self) -> str:
         nodes, edges = self.n_nodes, self.n_edges
         return f"Graph({nodes} node{'' if nodes == 1 else 's'}, {edges} edge{'' if edges == 1 else 's'})"

@@ -42,7 +42,7 @@ _SCORINGS, _COLUMNS_OF_MANY = 8, 600  # evaluations with many observations, and 
 _SOON = 5.0  # seconds of a fit that need not be faster
 _UNEQUAL = 10.0  # largest degree, relative to the mean, from which on the plain Laplacian is a poor guide
 _WORTH = 3.0  # how many times as fast another engine must be to be preferred to all eigenpairs
-_FASTER = 5.0  # how many times as fast moments must be to be preferred to factors, which bear longer lengthscales
+_FASTER = 5.0  # how many times as fast moments must be to be preferred to factors, which allow longer lengthscales
 
 
 class Choice(NamedTuple):

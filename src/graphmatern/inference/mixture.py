@@ -164,7 +164,9 @@ class Mixture(Draws, Weighted["Posterior"]):
         # That of η, mapped by an increasing function.
         means = np.stack([one.latent_mean(nodes)[replicate] + offset for one in self.components])
         variances = np.stack([one.latent_variance(nodes)[replicate] for one in self.components])
-        return self.response_of(Normals(self.weights, means, variances).quantile(level))
+        every = [one.latent_skewness(nodes) for one in self.components]
+        skewness = np.stack([one[replicate] for one in every if one is not None]) if every[0] is not None else None
+        return self.response_of(Normals(self.weights, means, variances, skewness).quantile(level))
 
     def cdf(self, nodes: Longs, y: Floats, *, replicate: int = 0, offset: Floats | float = 0.0) -> Floats:
         """Probabilities that new observations are at most ``y``; shape (n_nodes,)."""

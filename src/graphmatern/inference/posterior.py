@@ -185,6 +185,11 @@ class Posterior(Draws):
         """Variances of η; shape (n_latents · n_replicates, n_nodes)."""
         return self._remembered("variance", nodes, self._find_variance)
 
+    def latent_skewness(self, nodes: Longs) -> Floats | None:
+        """Skewness of η, shape (n_latents · n_replicates, n_nodes); None where marginals are normal."""
+        del nodes
+        return None
+
     def _find_mean(self, nodes: Longs) -> Floats:
         found = np.empty((self.n_latents * self.n_replicates, len(nodes)))
         for part in self.parts:

@@ -343,7 +343,7 @@ class Engine(Family):
         return []
 
     def simpler(self) -> list[Callable[[], Engine]]:
-        """Makers of engines that take far less and lead to a good start; searched in turn until one is no better."""
+        """Makers of engines that take far less and lead to a good start; tried in turn until one is no better."""
         return []
 
     def start_from(self, other: Engine, position: Floats) -> Floats:

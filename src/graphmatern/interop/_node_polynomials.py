@@ -238,7 +238,7 @@ def _entries(found: torch.Tensor, places: Sequence[torch.Tensor], n_own: int) ->
     places : sequence of Tensor
         One for each axis after the batch; they are broadcast.
     n_own : int
-        How many of their last axes are no batches; those before are broadcast against the batch of kernels.
+        How many of their last axes are not batches; those before are broadcast against the batch of kernels.
     """
     batch = found.shape[: found.dim() - len(places)]
     steps = [torch.arange(size).reshape(-1, *(1,) * (len(batch) - axis - 1 + n_own)) for axis, size in enumerate(batch)]

@@ -279,7 +279,7 @@ def _from_lines(
         places = {name: (float(x), float(y)) for name, (x, y) in ends}
         notes.append(_describe(roles))
     else:
-        notes.append(f"{len(lines):,} lines joined where their ends agree; nodes are called by their coordinates")
+        notes.append(f"{len(lines):,} lines joined where their ends coincide; nodes are named by their coordinates")
     if options["weight"] is None and options["length"] is None:
         options["length"], unit = line_lengths(lines)
         notes.append(f"lengths are those of the lines, in {unit}")
@@ -299,7 +299,7 @@ def _joined(lines: list[NDArray[np.float64]], options: dict[str, Any], notes: li
     cut = len(pieces) - len(lines)
     if not cut:
         return lines
-    notes.append(f"lines that meet others on the way were cut there, into {cut:,} more")
+    notes.append(f"lines were split where others meet them, giving {cut:,} more")
     if options["length"] is not None:
         options["length"] = np.asarray(options["length"])[line] * share
     if options["weight"] is not None:
@@ -358,7 +358,7 @@ def _from_graphml(path: Path, given: dict[str, str | None], parallel: str, fault
         found: Any = nx.read_graphml(path)
     # networkx lets whatever goes wrong in its parser through.
     except Exception as error:  # noqa: BLE001
-        raise faults.raise_now("file", "must be readable GraphML", first_words(error), "Export it anew.") from None
+        raise faults.raise_now("file", "must be readable GraphML", first_words(error), "Export it again.") from None
     notes = []
     if found.is_directed():
         found = found.to_undirected()

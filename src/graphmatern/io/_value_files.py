@@ -206,8 +206,8 @@ def _on_nearest(
     codes = bigger.locate(report["node"].tolist())[number]
     moved = report["moved"]
     unit = " m" if graph.is_geographic else ""
-    words = f"{len(spots):,} places from {str(pair[0])!r} and {str(pair[1])!r} brought to the nearest edge"
-    words += f" (moved {moved.median():.3g}{unit} in the middle, {moved.max():.3g}{unit} at most: {moved.idxmax()})"
+    words = f"{len(spots):,} places from {str(pair[0])!r} and {str(pair[1])!r} moved to the nearest edge"
+    words += f" (median distance {moved.median():.3g}{unit}, {moved.max():.3g}{unit} at most: {moved.idxmax()})"
     return bigger, codes, words
 
 

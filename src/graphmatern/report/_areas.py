@@ -34,7 +34,7 @@ def read_areas(graph: Graph, areas: Any) -> list[Rings]:
         The graph.
     areas : GeoDataFrame, GeoSeries, Series or mapping
         By node name: shapely polygons, GeoJSON geometries, WKT, or coordinates of shape (n_points, 2). Nodes that are
-        absent have no area; names that are no nodes are refused.
+        absent have no area; names that are not nodes are refused.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def read_areas(graph: Graph, areas: Any) -> list[Rings]:
 
 
 def read_area_file(path: str | Path, graph: Graph, name: str | None = None) -> dict[Any, Any]:
-    """Areas of a GeoJSON file by node name, for `read_areas`; areas that are no nodes are left out.
+    """Areas of a GeoJSON file by node name, for `read_areas`; areas that are not nodes are left out.
 
     Parameters
     ----------

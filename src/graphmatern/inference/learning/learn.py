@@ -55,7 +55,7 @@ _DOUBT = 2.0  # nats by which an optimum that rounding touches must be better th
 _ALL_NOISE = 0.1  # prior variance, relative to the noise, at which a search may have missed a better optimum
 _LESS = 3.0  # by which the logarithm of the noise is lowered to look for it
 _ENOUGH_TO_START = 1e-2  # nats to be gained at which a search for a start may stop
-_ROUNDS = 4  # times that sites are begun afresh, at most
+_ROUNDS = 4  # restarts of the sites, at most
 
 
 def learn(problem: Problem, engine: str = "auto", known: Known | None = None) -> Fit:
@@ -348,7 +348,7 @@ def _search_candidate(
                         elsewhere = search(rival)
                         count += elsewhere.n_evaluations
                         optimum = min(optimum, elsewhere, key=lambda one: one.value)
-            if not objective.begin_afresh(optimum, penalised):
+            if not objective.restart(optimum, penalised):
                 break
             start = optimum.position
         if not problem.exact:  # what was approximate on the way is to be exact now

@@ -45,7 +45,7 @@ class Optimum:
     n_evaluations : int
         Evaluations of the objective.
     converged : bool
-        Whether the optimiser was satisfied.
+        Whether the optimiser converged.
     message : str
         Why it stopped.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fit", "Known", "Problem", "Search"]
 
-_LEAST_CURVATURE = 1e-4  # in nats, per squared logarithm: less is no peak, but rounding
+_LEAST_CURVATURE = 1e-4  # in nats, per squared logarithm: less is not a peak, but rounding
 _UPDATES = 10  # of the sites, about, at one set of parameters
 
 
@@ -104,7 +104,7 @@ class Problem:
     device, dtype : str
         Where the products of the moments engine are computed, and in which numbers.
     effect_precision : float
-        Prior precision of the coefficients of linear effects; 0 for a flat prior, which Gaussian noise bears.
+        Prior precision of the coefficients of linear effects; 0 for a flat prior, which Gaussian noise allows.
     max_seconds : float, optional
         What a fit may be predicted to take.
     compares : bool

@@ -135,7 +135,7 @@ class GaussianObjective:
             parts.append(Part(process.predictive(k, precision), group, 0, precision, potentials))
         return Posterior(parts, observations, copy.deepcopy(self.likelihood), self._problem.effect_precision)
 
-    def begin_afresh(self, optimum: Optimum, objective: Objective) -> bool:
+    def restart(self, optimum: Optimum, objective: Objective) -> bool:
         """Whether the engine wants another search, with better estimates."""
 
         def conditioned() -> list[tuple[Conditioned, int]]:
