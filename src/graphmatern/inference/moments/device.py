@@ -125,8 +125,9 @@ class DeviceProducts(ChebyshevProducts):
         self._count(current.shape[1])
         return previous, current
 
-    def _expected(self, n_columns: int, degree: int) -> float:
-        seconds = super()._expected(n_columns, degree)
+    def seconds(self, n_columns: float, degree: float) -> float:
+        """Seconds that products are expected to take."""
+        seconds = super().seconds(n_columns, degree)
         return seconds if self._device.type == "cpu" else _FASTER * seconds
 
     def _in_blocks(self, count: int, work: Callable[[slice, Any], None]) -> None:
