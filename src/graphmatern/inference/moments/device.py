@@ -72,7 +72,8 @@ class DeviceProducts(ChebyshevProducts):
                 'free. Use dtype="float32", a larger device, or leave device out.'
             )
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+            for message in ("Sparse CSR tensor support is in beta state", "Sparse invariant checks are implicitly"):
+                warnings.filterwarnings("ignore", message=message)
             self._matrix = torch.sparse_csr_tensor(
                 torch.from_numpy(scaled.indptr.astype(np.int32)).to(self._device),
                 torch.from_numpy(scaled.indices.astype(np.int32)).to(self._device),
@@ -80,6 +81,8 @@ class DeviceProducts(ChebyshevProducts):
                 size=(self.n, self.n),
                 check_invariants=False,
             )
+            # Products make sparse tensors of their own, which torch warns of, once: here, rather than at the first use.
+            torch.addmm(self._zeros(self.n, 1), self._matrix, self._zeros(self.n, 1))
 
     @property
     def _size(self) -> int:
