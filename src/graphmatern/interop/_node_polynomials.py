@@ -311,7 +311,7 @@ class _EstimatedVariances(torch.autograd.Function):
 
 
 class LazyPredictionStrategy(DefaultPredictionStrategy):  # type: ignore[misc]
-    """GPyTorch's predictions, but covariances between test nodes only where they are asked for: each has its price."""
+    """GPyTorch's predictions, but covariances between test nodes only if they are asked for, as they are costly."""
 
     def exact_prediction(self, *args: Any, **kwargs: Any) -> Any:
         """Predictive mean and covariance; see GPyTorch."""

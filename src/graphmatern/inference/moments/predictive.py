@@ -186,9 +186,10 @@ class KrylovPredictive(Predictive):
         # No node is known better than by its own sites with all others given, where K⁻¹ is at its largest.
         precision = np.zeros(self._prior.n_nodes)
         precision[observed] = self._conditioned.node_precision / (1.0 if masses is None else masses[observed])
-        least = 1.0 / (1.0 / max(self._prior.largest, 1e-300) + precision)
-        affordable = _SECONDS / products.seconds(1, _ITERATIONS * len(self._prior.coefficients))
-        return in_masses(estimate_diagonal(operator, times, least=least, affordable=min(affordable, _MOST)), operator)
+        least = 1.0 / (1.0 / max(self._prior.smallest, 1e-300) + precision)
+        affordable = min(_SECONDS / products.seconds(1, _ITERATIONS * len(self._prior.coefficients)), _MOST)
+        affordable = affordable if self._prior.rows.whole else 0.0
+        return in_masses(estimate_diagonal(operator, times, least=least, affordable=affordable), operator)
 
     @cached_property
     def _estimated_at_observed(self) -> tuple[Floats, Floats]:
