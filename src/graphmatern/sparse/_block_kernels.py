@@ -146,7 +146,7 @@ def load_blocks(
     for s in range(len(tree.height)):
         begin = tree.start[s]
         width = tree.start[s + 1] - begin
-        height = p * np.int64(tree.height[s])
+        height = p * tree.height[s]
         panel = p * p * tree.panel[s]
         for q in range(width):
             j = begin + q
@@ -182,7 +182,7 @@ def block_traces(
     p = len(plain)
     for s in range(len(tree.height)):
         width = tree.start[s + 1] - tree.start[s]
-        height = p * np.int64(tree.height[s])
+        height = p * tree.height[s]
         panel = p * p * tree.panel[s]
         for q in range(width):
             j = tree.start[s] + q
@@ -221,7 +221,7 @@ def block_outputs(
     p = len(output)
     for s in range(len(tree.height)):
         width = tree.start[s + 1] - tree.start[s]
-        height = p * np.int64(tree.height[s])
+        height = p * tree.height[s]
         panel = p * p * tree.panel[s]
         for q in range(width):
             j = tree.start[s] + q
