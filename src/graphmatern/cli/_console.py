@@ -143,7 +143,7 @@ class Console:
 
 
 def _for_json(value: Any) -> Any:
-    """The same, with null for what JSON has no word for: NaN and infinities."""
+    """The same, with null for what JSON cannot express: NaN and infinities."""
     if isinstance(value, dict):
         return {key: _for_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -209,7 +209,7 @@ def reported(command: _Command) -> _Command:
         try:
             command(*args, **kwargs)
         except KeyboardInterrupt:
-            typer.echo("graphmatern: interrupted; files that were not finished are as they were before", err=True)
+            typer.echo("graphmatern: interrupted; unfinished files are unchanged", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:  # whoever read the output has seen enough
             sys.stderr.close()

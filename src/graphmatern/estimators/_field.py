@@ -78,7 +78,8 @@ class GraphFieldRegressor(FieldResults):
     <max_iterations>
     <n_restarts>
     bounds : dict of str to (float, float), optional
-        Least and largest value of parameters of ``kernel`` and of the noise. Those of ``time_kernel`` are GPyTorch's.
+        Smallest and largest values of parameters of ``kernel`` and of the noise; ``time_kernel`` has its own
+        constraints.
     priors : dict of str to Prior, optional
         Priors of the same parameters. Those registered with ``time_kernel`` count, too.
     <integrate>
@@ -108,13 +109,13 @@ class GraphFieldRegressor(FieldResults):
     log_evidence_ : float
         The same with the parameters integrated out, for comparing models.
     hyperparameters_ : DataFrame
-        What is known of the parameters: mode, mean, sd, 2.5%, 50% and 97.5%; those of ``time_kernel`` in ``time_unit``.
+        What is known about the parameters: mode, mean, sd, 2.5%, 50% and 97.5%; times are in ``time_unit``.
     engine_, engine_reason_ : str
         Engine used, and why.
     gradient_norm_ : float
         Largest derivative of the marginal likelihood at the end.
     converged_ : bool
-        Whether the optimiser was satisfied.
+        Whether the optimiser converged.
     n_evaluations_ : int
         Evaluations of the marginal likelihood.
     y_mean_, y_scale_ : float
@@ -211,9 +212,9 @@ class GraphFieldRegressor(FieldResults):
             A long table, with a row per observation and the columns named below; a wide table, with a row per time (its
             index) and a column per node; or node names. NaN means not observed.
         times : sequence, optional
-            Times beside node names: numbers, or dates.
+            Times, if ``data`` holds node names: numbers, or dates.
         y : array_like, optional
-            Values beside node names.
+            Values, if ``data`` holds node names.
         node, time, value : str
             Columns of a long table.
 
@@ -244,10 +245,10 @@ class GraphFieldRegressor(FieldResults):
             check_positive("noise", self.noise, faults, remedy="Leave it out for a value from the data.")
         check_positive("tolerance", self.tolerance, faults, remedy="1e-6 is usual.")
         if self.n_probes is not None:
-            check_whole("n_probes", self.n_probes, faults, minimum=2, remedy="Leave it out for a good number.")
+            check_whole("n_probes", self.n_probes, faults, minimum=2, remedy="Leave it out for the default.")
         check_whole("n_draws", self.n_draws, faults, minimum=2, remedy="32 is usual.")
         if self.random_state is None:  # probes must stay the same
-            faults.add("random_state", "must be a whole number", "None", "0 is as good as any.")
+            faults.add("random_state", "must be a whole number", "None", "Use 0, for instance.")
         check_options(self, ["noise"], faults)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What a fitted field can tell: predictions, forecasts, filled-in tables, samples, scores, pictures."""
+"""Results of a fitted field: predictions, forecasts, filled-in tables, samples, scores, pictures."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class FieldResults(GraphEstimator):
         return_cov : bool
             Whether to return the covariance as well.
         observation : bool
-            Whether these are those of a new noisy observation, rather than of the field itself.
+            Whether to predict a new noisy observation rather than the field itself.
 
         Returns
         -------
@@ -144,7 +144,7 @@ class FieldResults(GraphEstimator):
         return_std : bool
             Whether to return standard deviations as well.
         observation : bool
-            Whether these are those of a new noisy observation, rather than of the field itself.
+            Whether to predict a new noisy observation rather than the field itself.
 
         Returns
         -------
@@ -242,7 +242,7 @@ class FieldResults(GraphEstimator):
         return_std : bool
             Whether to return standard deviations as well.
         observation : bool
-            Whether these are those of a new noisy observation, rather than of the field itself.
+            Whether to predict a new noisy observation rather than the field itself.
 
         Returns
         -------
@@ -260,7 +260,7 @@ class FieldResults(GraphEstimator):
         return self.predict_grid(nodes, ahead, return_std, observation)
 
     def fill_in(self, nodes: Any = None) -> pd.DataFrame:
-        """The table that was observed, its holes filled with predictions.
+        """The observed table, with its gaps filled by predictions.
 
         Parameters
         ----------
@@ -395,7 +395,7 @@ class FieldResults(GraphEstimator):
     def plot_map(
         self, time: Any, axes: Sequence[Axes] | None = None, *, label: str = "", **options: Any
     ) -> NDArray[Any]:
-        """Draw the field at one time and, beside it, how sure that is.
+        """Draw the field at one time and, next to it, its uncertainty.
 
         Parameters
         ----------

@@ -33,6 +33,7 @@ from graphmatern.inference.learning.rehearsal import rehearse
 from graphmatern.inference.mixture import Mixture
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.inference.sites.objective import SiteObjective
+from graphmatern.inference.sites.recorded import RecordedObjective
 from graphmatern.inference.threads import small_matrix_threads
 from graphmatern.likelihoods import Gaussian
 
@@ -56,7 +57,7 @@ _ALL_NOISE = 0.1  # prior variance, relative to the noise, at which a search may
 _LESS = 3.0  # by which the logarithm of the noise is lowered to look for it
 _ENOUGH_TO_START = 1e-2  # nats to be gained at which a search for a start may stop
 _ENOUGH_NEARBY = 2e-4  # at which one with a good picture of the curvature may
-_ROUNDS = 4  # times that sites are begun afresh, at most
+_ROUNDS = 4  # restarts of the sites, at most
 
 
 def learn(problem: Problem, engine: str = "auto", known: Known | None = None) -> Fit:
@@ -232,7 +233,8 @@ def update_weights(problem: Problem, name: str, integrated: Integrated, likeliho
 def _objective(engine: Engine, problem: Problem, known: Known | None) -> Any:
     """The negative log evidence: exact for Gaussian noise, else its bound at the best sites."""
     if problem.exact:
-        return GaussianObjective(engine, problem)
+        kept = problem.search.journal is not None and known is None
+        return RecordedObjective(engine, problem) if kept else GaussianObjective(engine, problem)
     return SiteObjective(engine, problem, None if known is None else known.sites)
 
 
@@ -349,7 +351,7 @@ def _search_candidate(
                         count += elsewhere.n_evaluations
                         optimum = min(optimum, elsewhere, key=lambda one: one.value)
             curvature = optimum.hessian if engine.rough else None
-            if not objective.begin_afresh(optimum, penalised):
+            if not objective.restart(optimum, penalised):
                 break
             start, hessian = optimum.position, hessian if curvature is None else curvature
         if not problem.exact:  # what was approximate on the way is to be exact now
@@ -472,6 +474,7 @@ def search_minimum(
                 hessian=guess,
                 first_step=first_step,
                 longest_step=longest_step,
+                variances=np.array([one.is_variance for one in coordinates]),
                 **({} if to_gain is None else {"to_gain": to_gain}),
                 progress=search.progress,
             )
