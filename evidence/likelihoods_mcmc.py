@@ -2,8 +2,8 @@
 
 Run through ``make evidence``, which writes likelihoods_mcmc.md beside this file. The latent processes η = Xb + f, with
 normal coefficients b, are drawn by elliptical slice sampling (Murray, Adams and MacKay 2010), many chains at a time.
-What is drawn from is the dense prior times the likelihood; the ellipses are those of our posterior, made a little wider,
-so that chains mix well (Nishihara, Murray and Adams 2014), which does not change where they end.
+What is drawn from is the dense prior times the likelihood; the ellipses are those of our posterior, a little wider, so
+that chains mix well (Nishihara, Murray and Adams 2014), which does not change where they end.
 """
 
 from __future__ import annotations
