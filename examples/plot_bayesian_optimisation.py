@@ -31,7 +31,7 @@ for name, table in searches.items():
 
 # %%
 # The same by hand, for models and acquisition functions of your own: a BoTorch model of the first ten, its suggestion,
-# and five functions that it holds possible.
+# and five functions that it considers possible.
 start = searches["thompson"].head(10)
 model = gm.interop.node_model(city, start["node"], start["value"])
 print("next:", gm.interop.suggest_nodes(model)[0])

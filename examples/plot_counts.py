@@ -30,7 +30,7 @@ print(model.summary())
 model.plot(label="accidents per year")
 
 # %%
-# Where there is a true rate to compare with: better than the counts themselves, most of all where the years were few.
+# Compared with the true rates: better than the raw counts, above all where a junction was watched for few years.
 mean = model.predict(watched)
 few = years <= 3
 for name, guess in {"accidents / years": accidents / years, "graph GP": mean}.items():

@@ -2,7 +2,7 @@
 Sensors that lie on roads
 =========================
 
-Measurements are seldom made at junctions. ``Graph.subdivide`` cuts roads where sensors stand and makes them nodes;
+Sensors are seldom exactly at junctions. ``Graph.subdivide`` splits roads where sensors are and makes them nodes;
 lengths, weights, positions and the roads' geometry are cut with them.
 """
 
@@ -22,7 +22,7 @@ sensors = pd.DataFrame(
 print(sensors.head(3))
 
 # %%
-# Where exactly a sensor stands is given as a share of the road's length, or as a distance from its source.
+# The place of a sensor is given as a share of the road's length, or as a distance from its source.
 graph = city.subdivide(sensors, edge="road", fraction="share")
 print(f"{city.n_nodes} junctions, {len(sensors)} sensors: {graph.n_nodes} nodes")
 ax = gm.plotting.plot_graph(graph)

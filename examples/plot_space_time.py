@@ -1,6 +1,6 @@
 """
-A day of traffic, with holes
-============================
+A day of traffic, with gaps
+===========================
 
 Forty sensors report every half hour; one message in six is lost, and one sensor is dead all morning. The covariance of
 two readings is that of their places, along the roads, times that of their times.
@@ -36,7 +36,7 @@ dead = sensors[20]
 readings.loc[times[:12], dead] = np.nan
 
 # %%
-# Times are rows, nodes are columns, NaN is a hole. The lengthscale in time is in hours.
+# Times are rows, nodes are columns, NaN is a gap. The lengthscale in time is in hours.
 model = gm.GraphFieldRegressor(
     city,
     gm.Matern(nu=2, lengthscale=5.0, fixed=("nu",)),

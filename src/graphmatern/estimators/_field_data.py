@@ -1,4 +1,4 @@
-"""From a table of values at nodes and times to a grid with holes."""
+"""From a table of values at nodes and times to a grid with gaps."""
 
 from __future__ import annotations
 

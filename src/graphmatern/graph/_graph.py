@@ -504,7 +504,7 @@ class Graph:
 
     @property
     def names(self) -> NodeNames:
-        """Node names and where they stand; see `locate`."""
+        """Node names and their positions; see `locate`."""
         return self._parts.names
 
     def locate(self, nodes: Any = None) -> NDArray[np.int64]:
@@ -579,12 +579,12 @@ class Graph:
 
         Notes
         -----
-        Each connected component is decomposed by itself, and its null vector is split off exactly: there are as many
+        Each connected component is decomposed separately, and its null vector is exact: there are as many
         eigenvalues equal to 0 as there are components. Others are accurate to about 1e-15 times the largest
-        eigenvalue; where weights span many decades, small ones have few digits. Components of at most 1,500 nodes, and
-        larger ones of which more than a quarter of the eigenpairs is wanted, are decomposed densely; others by block
-        Krylov spaces of the factorised Laplacian or of a polynomial of it, whichever is predicted to be faster
-        (`spectrum_cost`). `Spectrum.residuals` says how well that went.
+        eigenvalue; if weights span many orders of magnitude, small ones have few correct digits. Components of at most
+        1,500 nodes, and larger ones of which more than a quarter of the eigenpairs is wanted, are decomposed densely;
+        others by block Krylov spaces of the factorised Laplacian or of a polynomial of it, whichever is predicted to be
+        faster (`spectrum_cost`). `Spectrum.residuals` measures the errors.
         """
         wanted = self.n_nodes if n_eigenpairs is None else n_eigenpairs
         faults = FaultList("no spectrum", GraphError)

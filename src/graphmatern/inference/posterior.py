@@ -172,7 +172,8 @@ class Posterior(Draws):
             means = part.predictive.means(group.nodes, columns)
             alpha = columns - part.precision[:, None] * means
             r = group.n_replicates
-            found[part.latent].add(r * group.design.T @ alpha[:, r:], group.design.T @ alpha[:, :r].sum(axis=1))
+            forms = part.predictive.total(group.design.T @ alpha)
+            found[part.latent].add(r * forms[:, r:], forms[:, :r].sum(axis=1))
         return found
 
     @property

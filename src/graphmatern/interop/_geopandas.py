@@ -1,4 +1,4 @@
-"""Graphs from and to GeoDataFrames, as people who make maps have them."""
+"""Graphs from and to GeoDataFrames."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def from_geopandas(
 ) -> Graph:
     """Make a graph of roads from a GeoDataFrame of lines.
 
-    Lines are joined where their ends agree, and where one meets another at a point on the way (T-junctions). The graph
+    Lines are joined where their ends coincide, and where one meets another part-way (T-junctions). The graph
     keeps the coordinates as they are: longitudes and latitudes give lengths in metres.
 
     Parameters
@@ -70,7 +70,7 @@ def from_geopandas(
 def to_geopandas(
     graph: Graph, table: pd.DataFrame | None = None, *, of: Literal["edges", "nodes"] = "edges", crs: Any = None
 ) -> Any:
-    """Return a graph, and what is known of its nodes, as a GeoDataFrame.
+    """Return a graph, and a table about its nodes, as a GeoDataFrame.
 
     Parameters
     ----------

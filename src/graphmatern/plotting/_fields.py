@@ -147,7 +147,7 @@ def draw_map(ax: Axes, graph: Graph, values: Floats | None, *, node_scale: float
     graph : Graph
         The graph.
     values : ndarray, shape (n_nodes,), optional
-        What the colours say. On a map an edge has the mean of its ends; where places are made up, edges are grey.
+        What the colours say. On a map an edge has the mean of its ends; with a computed layout, edges are grey.
     node_scale : float
         Factor of the size of the nodes.
     **style
@@ -315,7 +315,7 @@ def plot_field(
     Returns
     -------
     Axes
-        A bar gives the scale where it is known; a map whose places are made up says so.
+        A bar gives the scale where it is known; a map with a computed layout says so.
 
     Examples
     --------

@@ -36,7 +36,7 @@ class Layout:
     places : ndarray, shape (n_nodes, 2)
         Coordinates.
     is_map : bool
-        Whether these are the graph's own positions, rather than made up.
+        Whether these are the graph's own positions, rather than a computed layout.
     depth : ndarray, shape (n_nodes,), optional
         How near the viewer a node is, where positions have three dimensions.
     """
@@ -60,7 +60,7 @@ class Layout:
 
     @property
     def note(self) -> str:
-        """What must be said about places that are not positions."""
+        """A note about places that are not the graph's own positions."""
         if self.is_map:
             return "" if self.depth is None else "Seen from above and to the side."
         return "The graph has no positions: nodes are placed so that neighbours are near each other."
@@ -77,7 +77,7 @@ def find_layout(graph: Graph) -> Layout:
 
 
 def map_scale(graph: Graph) -> float | None:
-    """How long one unit of the coordinates is, in the unit of the edges' lengths; None where it cannot be told.
+    """How long one unit of the coordinates is, in the unit of the edges' lengths; None if it is unknown.
 
     The straightest edges are as long as their ends are apart, up to a power of ten between the two units.
     """

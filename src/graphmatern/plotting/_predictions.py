@@ -1,4 +1,4 @@
-"""Predictions on a map, with their uncertainty beside them."""
+"""Predictions on a map, next to their uncertainty."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def plot_prediction(
     limits: tuple[float, float] | None = None,
     marked: Any = None,
 ) -> NDArray[Any]:
-    """Draw predictions and, beside them, how uncertain they are: the paler, the less is known.
+    """Draw predictions and, next to them, how uncertain they are: the paler, the less certain.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def plot_classes(
     cmap: str | Colormap | None = None,
     marked: Any = None,
 ) -> NDArray[Any]:
-    """Draw the most probable class of every node and, beside it, how uncertain that is.
+    """Draw the most probable class of every node and, next to it, how uncertain that is.
 
     Parameters
     ----------

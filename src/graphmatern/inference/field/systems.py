@@ -1,4 +1,4 @@
-"""Ways to solve with the covariance of a grid's observed cells: whole grids, few cells, many with holes.
+"""Ways to solve with the covariance of a grid's observed cells: whole grids, few cells, many with gaps.
 
 Write C for the covariance of the whole grid and o, m for its observed and missing cells.
 
