@@ -350,7 +350,7 @@ def main() -> None:
         "",
         "Made by `make evidence` on " + dt.date.today().isoformat() + ". Published: posterior means and standard",
         "deviations of the case study (four chains of 1,000 draws; Scotland's have a Monte Carlo error of about 0.003",
-        "in b0, b1 and sigma and 0.006 in rho). Figures are printed to three digits, so that the published means are only",
+        "in b0, b1 and sigma and 0.006 in rho). Figures are printed to three digits, so that published means are only",
         "known to half a unit of the last one, here in standard deviations. New York's Monte Carlo error is not",
         "published; that of Scotland's rho is 0.04 standard deviations.",
         "",
