@@ -14,6 +14,7 @@ from graphmatern.cli._help import FIT, INFO, PLACE, PREDICT, REPORT
 from graphmatern.cli._options import (
     AreaName,
     Areas,
+    Contiguity,
     Covariate,
     Covariates,
     Debug,
@@ -43,6 +44,8 @@ from graphmatern.cli._options import (
     Target,
     Threads,
     Title,
+    Tolerance,
+    Trials,
     Unit,
     Weight,
     underscored,
@@ -155,6 +158,9 @@ def info(
     parallel: Parallel = "sum",
     largest_component: LargestComponent = False,
     sensors: Sensors = None,
+    area_name: AreaName = None,
+    contiguity: Contiguity = "queen",
+    tolerance: Tolerance = 0.0,
     observations: Annotated[
         int | None, typer.Option(min=1, help="Number of values that a fit would have; up to 500 by default.")
     ] = None,
@@ -167,7 +173,20 @@ def info(
     from graphmatern.cli._info import run_info
 
     options = GraphOptions(
-        graph, source, target, weight, length, edge_id, geometry, nodes, parallel, largest_component, sensors
+        graph,
+        source,
+        target,
+        weight,
+        length,
+        edge_id,
+        geometry,
+        nodes,
+        parallel,
+        largest_component,
+        sensors,
+        area_name=area_name,
+        contiguity=contiguity,
+        tolerance=tolerance,
     )
     run_info(options, Console(quiet=quiet, as_json=as_json), observations)
 
@@ -204,6 +223,10 @@ def fit(
     parallel: Parallel = "sum",
     largest_component: LargestComponent = False,
     sensors: Sensors = None,
+    areas: Areas = None,
+    area_name: AreaName = None,
+    contiguity: Contiguity = "queen",
+    tolerance: Tolerance = 0.0,
     node: Annotated[str | None, typer.Option(help="Column of VALUES with node names; guessed by default.")] = None,
     value: Annotated[str | None, typer.Option(help="Column of VALUES with the values; guessed by default.")] = None,
     noise_std: Annotated[
@@ -237,8 +260,8 @@ def fit(
     likelihood: Annotated[
         str | None,
         typer.Option(
-            help="For numbers gaussian, student_t, poisson or negative_binomial; for classes robustmax, softmax or "
-            "bernoulli.",
+            help="For numbers gaussian, student_t or gamma (above 0); for counts poisson, negative_binomial, "
+            "zero_inflated_poisson or binomial (with --trials); for classes robustmax, softmax or bernoulli.",
             callback=underscored,
         ),
     ] = None,
@@ -246,6 +269,7 @@ def fit(
     covariates: Covariates = None,
     covariate: Covariate = None,
     exposure: Exposure = None,
+    trials: Trials = None,
     integrate: Annotated[
         bool | None,
         typer.Option(
@@ -273,7 +297,21 @@ def fit(
 
     run_fit(
         GraphOptions(
-            graph, source, target, weight, length, edge_id, geometry, nodes, parallel, largest_component, sensors
+            graph,
+            source,
+            target,
+            weight,
+            length,
+            edge_id,
+            geometry,
+            nodes,
+            parallel,
+            largest_component,
+            sensors,
+            areas,
+            area_name,
+            contiguity,
+            tolerance,
         ),
         values,
         ValueColumns(
@@ -286,6 +324,7 @@ def fit(
             snap_limit,
             exposure=exposure,
             covariates=tuple(covariate or ()),
+            trials=trials,
         ),
         ModelOptions(
             task,

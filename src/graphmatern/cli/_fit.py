@@ -29,7 +29,7 @@ __all__ = ["run_fit"]
 
 _TASKS = ("auto", "regression", "classification")
 _KERNELS = ("matern", "diffusion", "random_walk", "inverse_cosine", "icar", "bym2", "leroux")
-_COUNTS = ("poisson", "negative_binomial", "zero_inflated_poisson")
+_COUNTS = ("poisson", "negative_binomial", "zero_inflated_poisson", "binomial")
 _START_LENGTHSCALE = 5.0  # in edges: neither one node nor the whole graph
 
 
@@ -54,7 +54,7 @@ def run_fit(
     check_wishes(out, predict, plot, level)
     if page is not None:
         check_page(page)
-    _check(model, holdout)
+    _check(model, columns, holdout)
     with console.listening(), console.steps(4) as begin, limited_threads(model.n_threads):
         begin("reading the graph")
         reading = load_graph(graph, console, columns)
@@ -87,7 +87,7 @@ def run_fit(
     console.finish()
 
 
-def _check(model: ModelOptions, holdout: float) -> None:
+def _check(model: ModelOptions, columns: ValueColumns, holdout: float) -> None:
     """Refuse what can be refused before any work is done."""
     check_choice("task", model.task, _TASKS, InputError)
     check_choice("kernel", model.kernel, _KERNELS, InputError)
@@ -98,6 +98,14 @@ def _check(model: ModelOptions, holdout: float) -> None:
     for option, value in (("nu", model.nu), ("lengthscale", model.lengthscale)):
         if value is not None and not (np.isfinite(value) and value > 0):
             faults.add(option, "must be a positive number", f"{value:g}", "Leave it out to learn it.")
+    if (model.likelihood == "binomial") != (columns.trials is not None):
+        received = f"{columns.trials or 'none'} for {model.likelihood or 'no likelihood'}"
+        remedy = "Name the column with the number of trials, and say --likelihood binomial."
+        faults.add("trials", "must be given if, and only if, the likelihood is binomial", received, remedy)
+    if model.likelihood == "binomial" and holdout:
+        faults.add(
+            "holdout", "must be 0 for binomial counts", f"{holdout:g}", "The page has scores of what is left out."
+        )
     faults.raise_if_any()
 
 
@@ -218,6 +226,8 @@ def _fit(estimator: Any, data: ValueReading, kept: Any) -> None:
         beside["noise_variance"] = data.noise[kept] ** 2
     if data.exposure is not None:
         beside["exposure"] = data.exposure[kept]
+    if data.trials is not None:
+        beside["trials"] = data.trials[kept]
     estimator.fit(nodes, data.values[kept], **beside)
 
 

@@ -245,8 +245,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             Unit of the edges' lengths, such as ``"m"``; found out where positions are longitudes and latitudes.
         level : float
             Probability of the intervals.
-        areas : GeoDataFrame, Series or mapping, optional
-            Outlines by node name, where nodes are areas: shapely polygons, GeoJSON geometries, WKT or coordinates.
+        areas : GeoDataFrame, Series, mapping or path, optional
+            Outlines by node name, where nodes are areas and the graph has none; see `Graph.with_areas`.
 
         Examples
         --------

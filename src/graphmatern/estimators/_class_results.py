@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from graphmatern.estimators._covariates import Covariates
     from graphmatern.likelihoods import Likelihood
     from graphmatern.report import Content
 
@@ -51,6 +52,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
     inference_: str
     inference_reason_: str
     _data: LabelData
+    _covariates: Covariates
 
     def predict_latent(self, nodes: Any = None) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the latent processes.
@@ -309,12 +311,39 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
     def _content(self, *, title: str | None, level: float, options: dict[str, Any]) -> Content:
         return classes_content(self, title=title, level=level, options=options)
 
+    @property
+    def coefficients_(self) -> pd.DataFrame:
+        """Coefficients of the mean of every latent process; a row per class and covariate, "(constant)" first.
+
+        Mean, sd, 2.5%, 50% and 97.5%. A likelihood with one process for two classes has one row per covariate: what
+        raises the probability of the second class.
+        """
+        self._require_fit()
+        every = getattr(self.posterior_, "components", [self.posterior_])
+        weights = getattr(self.posterior_, "weights", np.ones(1))
+        tables = []
+        for latent in range(self.posterior_.n_latents):
+            means = np.stack([one.coefficients[latent] for one in every])
+            covariances = np.stack([one.coefficient_covariance[latent] for one in every])
+            tables.append(self._covariates.in_user_units(weights, means, covariances, 0.0, 1.0))
+        if len(tables) == 1:
+            return tables[0]
+        return pd.concat(tables, keys=list(self.classes_), names=["class", "covariate"])
+
     def summary(self) -> str:
         """Describe the fit in a few lines of text."""
         self._require_fit()
         count = np.bincount(self._data.codes, minlength=len(self.classes_))
         evidence = "approximate log evidence" if self.likelihood_.approximation != "bound" else "evidence lower bound"
         shares = ", ".join(f"{label} {n:,}" for label, n in zip(self.classes_.tolist(), count.tolist(), strict=True))
+        effects = []
+        if self._covariates.names:
+            rows = self.coefficients_.iterrows()
+            words = [
+                f"{' '.join(map(str, key)) if isinstance(key, tuple) else key} {row['mean']:.4g} ± {row['sd']:.2g}"
+                for key, row in rows
+            ]
+            effects = [f"mean      {', '.join(words)}"]
         return "\n".join(
             [
                 f"{len(self._data.nodes):,} labels on {self.graph!r}",
@@ -324,5 +353,6 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
                 f"likelihood {self.likelihood_!r}",
                 f"{evidence} {self.elbo_:.4f}",
                 *self._fit_lines(),
+                *effects,
             ]
         )

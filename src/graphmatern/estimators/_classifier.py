@@ -18,6 +18,7 @@ from graphmatern._validation import (
 from graphmatern.errors import KernelError, TableError
 from graphmatern.estimators._base import reached_by
 from graphmatern.estimators._class_results import ClassificationResults
+from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
 from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
 from graphmatern.estimators._labels import LabelData, label_array, read_labels, stored_labels
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from graphmatern.estimators._covariates import Covariates
     from graphmatern.graph import Graph
     from graphmatern.inference import Fit, Prior
     from graphmatern.kernels import Kernel
@@ -60,6 +62,7 @@ _LIKELIHOODS: dict[str, Callable[[int], Categorical]] = {
 # Up to which classes are coupled by default: a fit takes n_classes factorisations of labels × labels at a time, and
 # predictions n_classes matrices of labels × nodes.
 _COUPLED_LABELS, _COUPLED_SIZE, _COUPLED_ENTRIES = 1000, 10_000, 10**8
+_EFFECT_PRECISION = 0.16  # of coefficients: a standard deviation of 2.5, as is usual for probits and logits
 _RESTRICTED = ("inducing", "eigenvectors")  # forms of inference that can learn step by step
 
 
@@ -90,6 +93,14 @@ class GraphGPClassifier(ClassificationResults):
     classes : sequence of hashable, optional
         All possible labels; by default the categories of a categorical Series, or the labels that occur. Classes
         without labelled nodes have a process like the others.
+    mean : {"zero", "constant"}
+        Mean of every latent process; a constant is integrated out.
+    covariates : DataFrame, Series or array_like, shape (n_nodes, n_covariates), optional
+        Values at every node that enter the mean of every latent process linearly, with coefficients of its own that are
+        integrated out (`coefficients_`): a table indexed by node name, or an array in the order of the nodes. Beside
+        covariates, a constant mean is usually wanted. Coefficients are normal with a standard deviation of 2.5 in units
+        of the covariate's standard deviation; ``priors={"coefficients": gm.Normal(1.0)}`` gives them others, in units
+        of f and of the covariate, as does a covariate's name.
     <normalized>
     <n_eigenpairs>
     inducing : sequence of hashable, optional
@@ -137,6 +148,8 @@ class GraphGPClassifier(ClassificationResults):
         Engine used, under both names.
     inference_reason_, engine_reason_ : str
         Why, in a sentence.
+    coefficients_ : DataFrame
+        Coefficients of the mean, class by class: mean, sd, 2.5%, 50% and 97.5%.
     converged_ : bool
         Whether the optimiser converged.
     n_clipped_ : int
@@ -165,6 +178,8 @@ class GraphGPClassifier(ClassificationResults):
         inference: str = "auto",
         engine: str | None = None,
         classes: Sequence[Any] | None = None,
+        mean: Literal["zero", "constant"] = "zero",
+        covariates: Any = None,
         normalized: bool | None = None,
         n_eigenpairs: int | None = None,
         inducing: Sequence[Any] | None = None,
@@ -193,6 +208,8 @@ class GraphGPClassifier(ClassificationResults):
         self.inference = inference
         self.engine = engine
         self.classes = classes
+        self.mean = mean
+        self.covariates = covariates
         self.normalized = normalized
         self.n_eigenpairs = n_eigenpairs
         self.inducing = inducing
@@ -242,6 +259,10 @@ class GraphGPClassifier(ClassificationResults):
             rule = "must be left out if `inference` is given: they mean the same"
             faults.add("engine", rule, f"{self.engine!r} and inference={self.inference!r}", "Give one of the two.")
         note_choice("inference" if self.engine is None else "engine", self._engine, ("auto", *ENGINES), faults)
+        note_choice("mean", self.mean, ("zero", "constant"), faults)
+        if self._in_steps and (self.mean != "zero" or self.covariates is not None):
+            rule = "must be left out where steps are counted (batch_size, optimizer='adam')"
+            faults.add("covariates", rule, "some, or a constant mean", "Use optimizer='quasi-newton'.")
         note_choice("covariance", self.covariance, ("full", "diagonal"), faults)
         for name in ("batch_size", "n_inducing"):
             if getattr(self, name) is not None:
@@ -301,6 +322,8 @@ class GraphGPClassifier(ClassificationResults):
     def _problem(self, data: LabelData, **options: Any) -> Problem:
         """What is to be learned."""
         codes = np.asarray(data.codes, dtype=np.float64)[:, None]
+        covariates = self._read_covariates()
+        covariates.check(data.nodes)
         settings = {
             "inducing": None if self.inducing is None else self.graph.locate(self.inducing),
             "n_inducing": self.n_inducing,
@@ -314,7 +337,8 @@ class GraphGPClassifier(ClassificationResults):
                 "graph": self.graph,
                 "kernel": self.kernel,
                 "likelihood": self._make_likelihood(data),
-                "observations": Observations(data.nodes, codes, np.zeros((self.graph.n_nodes, 0))),
+                "observations": Observations(data.nodes, codes, covariates.design),
+                "effect_precision": covariates.precision(_EFFECT_PRECISION),
                 "normalized": uses_normalized(self),
                 "rules": rules_of(self),
                 "search": search_of(self),
@@ -331,6 +355,9 @@ class GraphGPClassifier(ClassificationResults):
             }
         )
 
+    def _read_covariates(self) -> Covariates:
+        return read_covariates(self.graph, self.covariates, constant=self.mean == "constant", priors=self.priors)
+
     def _learn(self, data: LabelData) -> dict[str, Any]:
         """Learn from labels; returns every fitted attribute."""
         return self._attributes(data, learn(self._problem(data), self._engine))
@@ -340,6 +367,7 @@ class GraphGPClassifier(ClassificationResults):
         return {
             "_data": data,
             "_fit": fit,
+            "_covariates": self._read_covariates(),
             "classes_": data.classes,
             "kernel_": fit.kernel,
             "likelihood_": fit.likelihood,

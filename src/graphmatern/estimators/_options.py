@@ -10,8 +10,8 @@ import torch
 
 from graphmatern._validation import check_positive, check_whole, note_choice, note_flag
 from graphmatern.graph import Graph
-from graphmatern.inference import Normal, OfRoot, PCPrior, Prior, PriorsAndBounds, Search
-from graphmatern.kernels import Kernel
+from graphmatern.inference import Normal, OfRoot, PCPrior, Prior, PriorsAndBounds, Search, mixing_prior
+from graphmatern.kernels import BYM2, Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -190,6 +190,12 @@ def _check_priors(estimator: Any, faults: FaultList) -> None:
     if {"sigma", "variance"} <= set(priors):
         received = "both 'sigma' and 'variance'"
         faults.add("priors", "must name one of these, which are one parameter", received, "sigma² is the variance.")
+    mixing = priors.get("mixing")
+    if isinstance(mixing, PCPrior) and not (
+        isinstance(estimator.kernel, BYM2) and mixing.below is not None and mixing.below < 1.0
+    ):
+        rule = "of mixing must be gm.PCPrior(below=...), a share, for BYM2 only"
+        faults.add("priors", rule, f"{mixing!r} for {estimator.kernel!r}", "Use gm.Beta for other kernels.")
     if not hasattr(estimator, "covariates") and any(isinstance(prior, Normal) for prior in priors.values()):
         rule = f"must not be gm.Normal, which is of coefficients of covariates, for {type(estimator).__name__}"
         faults.add("priors", rule, repr(dict(priors)), "Use gm.LogNormal or others.")
@@ -251,6 +257,8 @@ def rules_of(estimator: Any) -> PriorsAndBounds:
         prior = own.pop("sigma")
         known = isinstance(prior, Prior) and not isinstance(prior, PCPrior)  # which is of σ already
         own["variance"] = OfRoot(prior) if known else prior
+    if isinstance(own.get("mixing"), PCPrior) and isinstance(estimator.kernel, BYM2):
+        own["mixing"] = mixing_prior(estimator.graph, own["mixing"])
     return PriorsAndBounds(bounds, own)
 
 

@@ -235,6 +235,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         noise_variance: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
         trials: ArrayLike | None = None,
+        covariates: Any = None,
     ) -> Self:
         """Learn the kernel's parameters and condition on the data.
 
@@ -251,13 +252,16 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             allows only a count of 0, which carries no information.
         trials : array_like, shape (n,), optional
             Trials of which ``y`` are successes, for likelihood="binomial".
+        covariates : DataFrame or array_like, shape (n, n_covariates), optional
+            Covariates of every value, such as the age of who was counted, beside those of nodes in the constructor.
+            `predict` takes them as well.
 
         Returns
         -------
         self
         """
         self._check_options()
-        data = read_observations(self.graph, nodes, y, noise_variance, exposure, trials)
+        data = read_observations(self.graph, nodes, y, noise_variance, exposure, trials, covariates)
         self._check_trials(trials)
         self._adopt(self._learn(data))
         self._warn_of_trouble()
@@ -310,8 +314,8 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         """What is to be learned, in normalised units."""
         y_mean, y_scale = scale
         likelihood = options.pop("likelihood", None) or self._make_likelihood(data)
-        covariates = self._read_covariates(y_scale)
-        covariates.check(data.nodes)
+        covariates = self._read_covariates(data, y_scale)
+        covariates.check(data.nodes, data.covariates)
         offset = level if data.exposure is None else level + np.log(data.exposure)
         observations = Observations(
             data.nodes,
@@ -319,6 +323,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             covariates.design,
             None if data.noise is None else data.noise / y_scale / y_scale,
             np.broadcast_to(offset, data.nodes.shape),
+            covariates.design_of(data.nodes, data.covariates),
         )
         return Problem(
             **{
@@ -341,9 +346,9 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             }
         )
 
-    def _read_covariates(self, y_scale: float) -> Covariates:
-        constant = self.mean == "constant"
-        return read_covariates(self.graph, self.covariates, constant=constant, priors=self.priors, y_scale=y_scale)
+    def _read_covariates(self, data: TrainingData, y_scale: float) -> Covariates:
+        options: dict[str, Any] = {"constant": self.mean == "constant", "priors": self.priors}
+        return read_covariates(self.graph, self.covariates, **options, y_scale=y_scale, own=data.own)
 
     def _scale(self, data: TrainingData, likelihood: Numeric) -> tuple[tuple[float, float], float]:
         """Mean and scale of the values, and a level around which the constant mean of counts is expected."""
@@ -352,7 +357,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             if not self.normalize_y:
                 return (0.0, 1.0), 0.0
             return normalisation(data.y[observed], robust=likelihood.expects_outliers), 0.0
-        if self._read_covariates(1.0).placed:
+        if self._read_covariates(data, 1.0).placed:
             return (0.0, 1.0), 0.0
         exposure = np.ones(len(data.y)) if data.exposure is None else data.exposure
         if self.mean != "constant":
@@ -373,7 +378,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         noise = noise_of(fit.likelihood)
         if data.noise is not None:  # new observations are as noisy as those seen, on average
             fit.posterior.likelihood = Gaussian(noise * float(data.noise.mean()) / scale[1] / scale[1])
-        lost, covariates = fit.report.get("prior_loss"), self._read_covariates(scale[1])
+        lost, covariates = fit.report.get("prior_loss"), self._read_covariates(data, scale[1])
         return {
             "_data": data,
             "_fit": fit,
@@ -468,6 +473,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         noise_variance: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
         trials: ArrayLike | None = None,
+        covariates: Any = None,
     ) -> Self:
         """Return a model with more data and the same parameters, without learning again.
 
@@ -483,12 +489,14 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             Exposures of counts.
         trials : array_like, shape (n,), optional
             Trials, if `fit` was given them.
+        covariates : DataFrame or array_like, shape (n, n_covariates), optional
+            Covariates of every value, if `fit` was given them.
         """
         self._require_fit()
         subject = "nothing was added"
         self._check_trials(trials)
         had = self._data
-        more = read_observations(self.graph, nodes, y, noise_variance, exposure, trials, subject=subject)
+        more = read_observations(self.graph, nodes, y, noise_variance, exposure, trials, covariates, subject=subject)
         faults = FaultList(subject, TableError)
         if more.y.shape[1] != had.y.shape[1]:
             rule = f"must have as many replicates as before, {had.y.shape[1]}"
@@ -497,6 +505,10 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             rule = "must be given if, and only if, it was given to `fit`"
             received = "none" if more.noise is None else "some"
             faults.add("noise_variance", rule, received, "Or fit again with all data.")
+        if more.covariate_names != had.covariate_names:
+            rule = f"must be those of `fit`: {', '.join(had.covariate_names or []) or 'none'}"
+            received = ", ".join(more.covariate_names or []) or "none"
+            faults.add("covariates", rule, received, "In the same order; or fit again with all data.")
         faults.raise_if_any()
         joined, other = join_observations(had, more), type(self)(**self._fit_options)
         scale = self.y_mean_, self.y_scale_

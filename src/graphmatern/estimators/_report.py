@@ -20,7 +20,6 @@ from graphmatern.report import (
     number_checks,
     percent,
     range_check,
-    read_areas,
 )
 
 if TYPE_CHECKING:
@@ -140,11 +139,11 @@ def _observed_means(nodes: NDArray[np.int64], values: Floats, n_nodes: int) -> F
 def _common(model: GraphEstimator, options: dict[str, Any]) -> dict[str, Any]:
     """What every page has."""
     areas = options.get("areas")
+    graph = model.graph if areas is None else model.graph.with_areas(areas)
     return {
-        "graph": model.graph,
+        "graph": graph,
         "unit": options.get("unit", ""),
-        "length_unit": _length_unit(model.graph, options.get("length_unit")),
-        "areas": None if areas is None else read_areas(model.graph, areas),
+        "length_unit": _length_unit(graph, options.get("length_unit")),
     }
 
 

@@ -1,5 +1,6 @@
 """Graphs: their making, their Laplacians, their spectra."""
 
+from graphmatern.graph._areas import area_geometry, centres_of
 from graphmatern.graph._generators import make_city, make_roads
 from graphmatern.graph._graph import Graph
 from graphmatern.graph._intrinsic import IntrinsicFactor, IntrinsicStructure, intrinsic_spectrum, intrinsic_structure
@@ -13,6 +14,8 @@ __all__ = [
     "IntrinsicStructure",
     "NodeNames",
     "Spectrum",
+    "area_geometry",
+    "centres_of",
     "index_of_names",
     "intrinsic_spectrum",
     "intrinsic_structure",

@@ -6,7 +6,7 @@ parameters: p(θ | y₋ᵢ) ∝ p(θ | y) / p(yᵢ | y₋ᵢ, θ), so its weight
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,6 +81,10 @@ class Mixture(Draws, Weighted["Posterior"]):
         return self.components[0].n_replicates
 
     # ------------------------------------------------------------------ linear effects
+    def given(self, design: Floats) -> Mixture:
+        """The same, to be asked of nodes with these linear effects; see `Posterior.given`."""
+        return Mixture([partial(one.given, design) for one in self.components], self.weights, self._likelihood)
+
     @property
     def coefficients(self) -> Floats:
         """Means of the coefficients; shape (n_latents, n_effects)."""

@@ -122,6 +122,15 @@ class Conditioned(ABC):
         """Σ η var f(x): how many observations' worth of freedom the process uses."""
         return float(self.precision @ self.variance())
 
+    @property
+    def count(self) -> int:
+        """Observations, whoever holds them."""
+        return len(self.precision)
+
+    def log_precision(self) -> float:
+        """Sum of log η over the observations, whoever holds them."""
+        return float(np.log(self.precision).sum())
+
     def covariance_divergence(self, variance: Floats) -> float:
         """What the covariance contributes to KL(q ‖ p), given the variances of f(x)."""
         return 0.5 * (self.log_determinant - float(self.precision @ variance))
@@ -169,6 +178,10 @@ class Predictive(ABC):
         return np.zeros(len(nodes))
 
     # ------------------------------------------------------------------ what follows, unless an engine knows better
+    def total(self, found: Floats) -> Floats:
+        """Sum over all observations of what was summed over those that are here: mostly that is all of them."""
+        return found
+
     def covariance_times(self, nodes: Longs, others: Longs, weights: Floats) -> Floats:
         """Covariances of f between some nodes and others, times weights (n_others, k); shape (n_nodes, k)."""
         found = np.empty((len(nodes), weights.shape[1]))

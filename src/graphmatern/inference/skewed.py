@@ -22,12 +22,9 @@ from graphmatern.inference.weighted import Normals
 from graphmatern.likelihoods import find_quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from graphmatern.inference.posterior import Part
-    from graphmatern.likelihoods import Categorical
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
@@ -78,29 +75,26 @@ class SkewedPosterior(Posterior):
         return np.asarray(np.sum(shares * from_mean**3, axis=0) / spread**3)
 
     # ------------------------------------------------------------------ what follows from the marginals
-    def _values(
-        self, nodes: Longs, replicate: int, offset: Floats | float
-    ) -> Iterator[tuple[float, Floats, Floats]] | None:
-        """Weights and values of η for averages over it, with a variance of zero; None where q's are used."""
+    def _values(self, nodes: Longs, replicate: int, offset: Floats | float) -> tuple[Floats, Floats] | None:
+        """Weights (k,) and values (k, n_nodes) of η for averages over it; None where those of q are used."""
         skewness = self.latent_skewness(nodes)
         if skewness is None:
             return None
         mean, deviation = self.latent_mean(nodes)[replicate] + offset, np.sqrt(self.latent_variance(nodes)[replicate])
-        pairs = zip(*self.likelihood.quadrature, strict=True)
-        nothing = np.zeros(len(nodes))
-        return ((w, mean + deviation * stretch(z, skewness[replicate]), nothing) for z, w in pairs)
+        scores, weights = self.likelihood.quadrature
+        return weights, mean + deviation * stretch(scores[:, None], skewness[replicate])
 
     def moments(
         self, nodes: Longs, *, observation: bool = False, offset: Floats | float = 0.0
     ) -> tuple[Floats, Floats]:
         """See `Posterior.moments`."""
-        if self.latent_skewness(nodes) is None:
-            return super().moments(nodes, observation=observation, offset=offset)
         rows = []
         for replicate in range(self.n_replicates):
-            weights, values, nothing = zip(*self._values(nodes, replicate, offset) or (), strict=True)
-            given = self.response(np.stack(values), np.stack(nothing), observation=observation)
-            both = Normals(np.array(weights), *given)
+            points = self._values(nodes, replicate, offset)
+            if points is None:
+                return super().moments(nodes, observation=observation, offset=offset)
+            weights, values = points
+            both = Normals(weights, *self.response(values, np.zeros_like(values), observation=observation))
             rows.append((both.mean, both.variance))
         means, variances = (np.stack(one) for one in zip(*rows, strict=True))
         return means, variances
@@ -133,10 +127,11 @@ class SkewedPosterior(Posterior):
 
     def cdf(self, nodes: Longs, y: Floats, *, replicate: int = 0, offset: Floats | float = 0.0) -> Floats:
         """See `Posterior.cdf`."""
-        values = self._values(nodes, replicate, offset)
-        if values is None:
+        points = self._values(nodes, replicate, offset)
+        if points is None:
             return super().cdf(nodes, y, replicate=replicate, offset=offset)
-        return np.asarray(sum(w * self._numeric.observation_cdf(y, *given) for w, *given in values))
+        weights, values = points
+        return np.asarray(weights @ self._numeric.given(values).cdf(y))
 
     def exceedance(
         self, nodes: Longs, threshold: Floats | float, *, observation: bool = False, replicate: int = 0,
@@ -150,26 +145,24 @@ class SkewedPosterior(Posterior):
 
     def log_density(self, nodes: Longs, y: Floats, *, replicate: int = 0, offset: Floats | float = 0.0) -> Floats:
         """See `Posterior.log_density`."""
-        values = self._values(nodes, replicate, offset)
-        if values is None:
+        points = self._values(nodes, replicate, offset)
+        if points is None:
             return super().log_density(nodes, y, replicate=replicate, offset=offset)
-        seen = torch.from_numpy(np.ascontiguousarray(y, dtype=np.float64))
+        return self._log_expected(np.ascontiguousarray(y, dtype=np.float64), *points)
+
+    def _log_expected(self, y: Floats, weights: Floats, values: Floats) -> Floats:
+        """Log E p(y | η); shape (n_nodes,)."""
         with torch.no_grad():
-            rows = [(w, self.likelihood.log_prob(seen, torch.from_numpy(f)[None]).numpy()) for w, f, _ in values]
-        return np.asarray(logsumexp(np.stack([np.log(w) + logs for w, logs in rows]), axis=0))
+            logs = self.likelihood.log_prob(torch.from_numpy(y), torch.from_numpy(values)[:, None]).numpy()
+        return np.asarray(logsumexp(logs, axis=0, b=weights[:, None]))
 
     def class_probabilities(self, nodes: Longs) -> Floats:
         """See `Posterior.class_probabilities`."""
-        values = self._values(nodes, 0, 0.0)
-        if values is None:
+        points = self._values(nodes, 0, 0.0)
+        if points is None:
             return super().class_probabilities(nodes)
-        likelihood: Categorical = self.likelihood  # type: ignore[assignment]
-        with torch.no_grad():
-            rows = [
-                w * likelihood.probabilities(torch.from_numpy(f)[None], torch.from_numpy(nothing)[None]).numpy()
-                for w, f, nothing in values
-            ]
-        return np.asarray(np.sum(rows, axis=0)).T
+        second = np.exp(self._log_expected(np.ones(len(nodes)), *points))
+        return np.stack([1.0 - second, second], axis=1)
 
     def draw_observations(
         self,

@@ -9,6 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial import cKDTree
 
+from graphmatern.graph import centres_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -93,6 +95,9 @@ def map_scale(graph: Graph) -> float | None:
 
 def _find_layout(graph: Graph) -> Layout:
     positions = graph.positions if graph.positions is not None else _ends_of_geometry(graph)
+    if graph.areas is not None and (positions is None or positions.shape[1] != 2):
+        centres = centres_of(graph.areas)  # those without an area are not drawn: anywhere will do
+        return Layout(np.where(np.isnan(centres), np.nanmean(centres, axis=0), centres), is_map=True)
     if positions is not None and positions.shape[1] == 1:
         return Layout(np.column_stack([positions[:, 0], np.zeros(graph.n_nodes)]), is_map=True)
     if positions is not None and positions.shape[1] == 2:

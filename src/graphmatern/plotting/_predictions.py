@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from graphmatern.graph import Graph
 
-__all__ = ["CLASS_COLOURS", "plot_classes", "plot_prediction"]
+__all__ = ["CLASS_COLOURS", "plot_classes", "plot_prediction", "two_axes"]
 
 # Paul Tol's "muted" scheme, which readers with any kind of colour vision can tell apart.
 CLASS_COLOURS = (
@@ -45,6 +45,12 @@ def _chosen_axes(axes: Sequence[Axes] | None, ax: Axes | None) -> NDArray[Any]:
         single = np.empty(1, dtype=object)
         single[0] = ax
         return single
+    return two_axes(axes)
+
+
+def two_axes(axes: Sequence[Axes] | None) -> NDArray[Any]:
+    """Where to draw two maps: side by side in a new figure by default."""
+    faults = FaultList("nothing was drawn", InputError)
     if axes is None:
         import matplotlib.pyplot as plt
 

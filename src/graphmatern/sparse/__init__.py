@@ -28,6 +28,7 @@ from graphmatern.sparse._pattern import power_nnz
 from graphmatern.sparse._powers import MatrixPolynomial
 from graphmatern.sparse._products import ChebyshevProducts
 from graphmatern.sparse._resources import Cost, available_memory, available_threads, format_bytes
+from graphmatern.sparse._row_blocks import Rows, signs_of
 from graphmatern.sparse._rows import product_seconds
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Cost",
     "Factor",
     "MatrixPolynomial",
+    "Rows",
     "SelectedInverse",
     "analyze",
     "available_memory",
@@ -50,5 +52,6 @@ __all__ = [
     "power_nnz",
     "predict_cost",
     "product_seconds",
+    "signs_of",
     "single_threaded_blas",
 ]

@@ -464,6 +464,7 @@ def search_minimum(
                 hessian=guess,
                 first_step=first_step,
                 longest_step=longest_step,
+                variances=np.array([one.is_variance for one in coordinates]),
                 **({} if to_gain is None else {"to_gain": to_gain}),
                 progress=search.progress,
             )

@@ -10,7 +10,6 @@ import numpy as np
 from graphmatern.errors import GraphMaternError, NumericalError
 from graphmatern.graph import Graph
 from graphmatern.inference.learning.optimize import curvature
-from graphmatern.inference.observations import Observations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,13 +90,8 @@ def part_of_graph(problem: Problem) -> Problem | None:
     place[kept] = np.arange(len(kept))
     masses = None if graph.masses is None else graph.masses[kept]
     rows = np.flatnonzero(place[observed.nodes] >= 0)
-    observations = Observations(
-        place[observed.nodes[rows]],
-        observed.y[rows],
-        observed.node_design[kept],
-        None if observed.noise is None else observed.noise[rows],
-        None if observed.offset is None else observed.offset[rows],
-    )
+    some = observed.take(rows)
+    observations = replace(some, nodes=place[some.nodes], node_design=observed.node_design[kept])
     if observations.count < _PART_OBSERVATIONS:
         return None
     return replace(
@@ -119,14 +113,7 @@ def part_of_observations(problem: Problem, count: int) -> Problem | None:
     kept = np.zeros(graph.n_nodes, dtype=bool)
     kept[near[np.isin(near, nodes)][:count]] = True
     rows = np.flatnonzero(kept[observed.nodes])
-    observations = Observations(
-        observed.nodes[rows],
-        observed.y[rows],
-        observed.node_design,
-        None if observed.noise is None else observed.noise[rows],
-        None if observed.offset is None else observed.offset[rows],
-    )
-    return replace(problem, observations=observations, search=replace(problem.search, n_restarts=0))
+    return replace(problem, observations=observed.take(rows), search=replace(problem.search, n_restarts=0))
 
 
 def neighbourhood(graph: Graph, seeds: Longs, size: int) -> Longs:

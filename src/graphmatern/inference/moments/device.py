@@ -72,7 +72,8 @@ class DeviceProducts(ChebyshevProducts):
                 'free. Use dtype="float32", a larger device, or leave device out.'
             )
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+            for message in ("Sparse CSR tensor support is in beta state", "Sparse invariant checks are implicitly"):
+                warnings.filterwarnings("ignore", message=message)
             self._matrix = torch.sparse_csr_tensor(
                 torch.from_numpy(scaled.indptr.astype(np.int32)).to(self._device),
                 torch.from_numpy(scaled.indices.astype(np.int32)).to(self._device),
@@ -80,6 +81,8 @@ class DeviceProducts(ChebyshevProducts):
                 size=(self.n, self.n),
                 check_invariants=False,
             )
+            # Products make sparse tensors of their own, which torch warns of, once: here, rather than at the first use.
+            torch.addmm(self._zeros(self.n, 1), self._matrix, self._zeros(self.n, 1))
 
     @property
     def _size(self) -> int:
@@ -122,8 +125,9 @@ class DeviceProducts(ChebyshevProducts):
         self._count(current.shape[1])
         return previous, current
 
-    def _expected(self, n_columns: int, degree: int) -> float:
-        seconds = super()._expected(n_columns, degree)
+    def seconds(self, n_columns: float, degree: float) -> float:
+        """Seconds that products are expected to take."""
+        seconds = super().seconds(n_columns, degree)
         return seconds if self._device.type == "cpu" else _FASTER * seconds
 
     def _in_blocks(self, count: int, work: Callable[[slice, Any], None]) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.inference.moments.operator import LaplacianOperator
+    from graphmatern.sparse import Rows
 
     Floats = NDArray[np.float64]
 
@@ -37,12 +38,12 @@ class Diagonal(NamedTuple):
     errors: Floats
     n_probes: int
 
-    @property
-    def relative_error(self) -> float:
-        """Root mean square of the relative standard errors."""
-        sound = self.values > 1e-9 * self.values.max(initial=0.0)
+    def relative_error(self, rows: Rows) -> float:
+        """Root mean square of the relative standard errors, over all nodes."""
+        sound = self.values > 1e-9 * rows.largest(float(self.values.max(initial=0.0)))
         ratios = self.errors[sound] / self.values[sound]
-        return float(np.sqrt(np.mean(ratios**2))) if len(ratios) else 0.0
+        squares, count = rows.total(np.array([ratios @ ratios, len(ratios)]))
+        return float(np.sqrt(squares / count)) if count else 0.0
 
 
 def estimate_diagonal(
@@ -86,20 +87,18 @@ def estimate_diagonals(
     least : float or ndarray, shape (n_nodes,)
         What no diagonal can be below.
     """
-    n, rng = operator.graph.n_nodes, np.random.default_rng(_SEED)
-    controls = _Controls(operator)
-    width = int(np.clip(_ENTRIES // (n * len(known)), 8, _ROUND))
-    regression = _Regression(n, len(known), len(controls.means))
+    rows, controls = operator.rows, _Controls(operator)
+    width = int(np.clip(_ENTRIES // (rows.n_each * len(known)), 8, _ROUND))
+    regression = _Regression(rows.n_here, len(known), len(controls.means))
     while True:
         for start in range(0, _ROUND, width):
-            shape = (n, min(width, _ROUND - start))
-            probes = np.asarray(rng.integers(0, 2, shape, dtype=np.int8) * 2.0 - 1.0)
+            probes = rows.signs(min(width, _ROUND - start), _SEED, first=regression.count)
             regression.add(probes * times(probes), controls.of(probes))
         every = regression.solve()
         every = [
             one._replace(values=np.maximum(one.values, least) + own) for one, own in zip(every, known, strict=True)
         ]
-        if regression.count >= _MOST or all(one.relative_error <= _ENOUGH for one in every):
+        if regression.count >= _MOST or all(one.relative_error(rows) <= _ENOUGH for one in every):
             return every
 
 
@@ -108,14 +107,13 @@ class _Controls:
 
     def __init__(self, operator: LaplacianOperator) -> None:
         products = operator.products.single
-        self._products = products
-        self._null = operator.null_basis
+        self._products, self._along_null = products, operator.along_null
         self.means = (products.diagonal, products.squared_diagonal, operator.null_vectors**2)
 
     def of(self, probes: Floats) -> list[Floats]:
         """Deviations from the known diagonals; each of shape (n_nodes, n_probes)."""
         once, twice = self._products.polynomials(_POWERS, probes)
-        along = self._null @ (self._null.T @ probes)
+        along = self._along_null(probes)
         found = []
         for image, mean in zip((once, twice, along), self.means, strict=True):
             image *= probes

@@ -37,7 +37,7 @@ from graphmatern.inference.moments.process import MomentProcess, ObservedNodes
 from graphmatern.inference.moments.values import KernelValues
 from graphmatern.inference.process import Engine
 from graphmatern.inference.spectral.engine import starting_kernel, typical_starts
-from graphmatern.sparse import available_memory, format_bytes, product_seconds
+from graphmatern.sparse import available_memory, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from graphmatern.inference.learning.parameters import Coordinate
     from graphmatern.inference.learning.problem import Problem
+    from graphmatern.inference.moments.operator import LaplacianOperator
     from graphmatern.inference.observations import Group
     from graphmatern.inference.process import Conditioned
     from graphmatern.kernels import Kernel
@@ -99,11 +100,9 @@ class MomentsEngine(Engine):
         self._kernel = starting_kernel(problem)
         self._kernel.check_laplacian(bool(problem.normalized))
         self._raw, self.coordinates, self.start = free_parameters(self._kernel, problem.rules)
-        self._operator = laplacian_operator(
-            problem.graph, bool(problem.normalized), problem.n_threads, problem.device, problem.dtype
-        )
+        self._operator = self._make_operator(problem)
         self._observed = ObservedNodes(groups)
-        self.has_information = self._many = len(self._observed.nodes) > self.most_dense
+        self.has_information = self._many = self._are_many()
         self._tolerance = self.accuracy.kernel if self._many else TOLERANCE
         # Further away, moments of higher degrees are needed, perhaps for nothing.
         self.longest_step = 2.0 if self._many else 0.7
@@ -111,11 +110,22 @@ class MomentsEngine(Engine):
         self._errors: dict[str, Any] = {}
         self._check_size()
         self._degree = 0
-        self._per_degree = product_seconds(self._operator.products.nnz, self._n_columns, 1)
+        self._per_degree = self._operator.products.seconds(self._n_columns, 1)
         self._roughly = False
         self._most_degree = int(np.clip(_BUDGET / self._per_degree, FIRST_DEGREE, MOST_DEGREE))
         if problem.search.optimizer is not None:
             self.coordinates = [self._bounded(place, one) for place, one in enumerate(self.coordinates)]
+
+    @staticmethod
+    def _make_operator(problem: Problem) -> LaplacianOperator:
+        """What multiplies with the Laplacian."""
+        return laplacian_operator(
+            problem.graph, bool(problem.normalized), problem.n_threads, problem.device, problem.dtype
+        )
+
+    def _are_many(self) -> bool:
+        """Whether there are too many observed nodes for a dense matrix."""
+        return len(self._observed.nodes) > self.most_dense
 
     @property
     def _n_columns(self) -> int:

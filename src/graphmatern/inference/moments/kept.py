@@ -92,7 +92,7 @@ class KeptMoments:
         new = np.setdiff1d(nodes, self._single)
         blocks = [self._diagonals]
         for start in range(0, len(new), _AT_ONCE):
-            units = self.operator.units(new[start : start + _AT_ONCE])
+            units = self.operator.rows.units(new[start : start + _AT_ONCE])
             blocks.append(self.operator.products.traces(None, len(self._diagonals) - 1, units))
         if len(new):
             masses = self.operator.graph.masses

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
+    from graphmatern.sparse import Rows
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
@@ -90,11 +91,21 @@ class LaplacianOperator:
         self.graph, self.normalized = graph, normalized
         self.high = _largest_eigenvalue(graph, normalized)
         self.products = products(laplacian, 0.0, self.high)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing was computed yet."""
+        graph = self.graph
         self._root_mass = None if graph.masses is None else np.sqrt(graph.masses)
         self._norms: dict[int, Floats] = {}
         self._traces: tuple[Floats, Floats] | None = None
         self._estimates: Floats | None = None  # of traces, from each probe, and blocks to go on from
         self._kept: dict[int, tuple[Any, Any]] = {}
+
+    @property
+    def rows(self) -> Rows:
+        """Who holds which nodes; where that is not all in one place, arguments and results are of those here."""
+        return self.products.rows
 
     def eigenvalues(self, degree: int) -> Floats:
         """Chebyshev points in the range of the Laplacian's eigenvalues; shape (degree + 1,)."""
@@ -153,7 +164,7 @@ class LaplacianOperator:
     @cached_property
     def _average(self) -> float:
         """The average eigenvalue."""
-        return float(0.5 * self.high * (1.0 + self.products.diagonal.mean()))
+        return float(0.5 * self.high * (1.0 + self.rows.total(float(self.products.diagonal.sum())) / self.rows.n))
 
     def unscaled(self, matrices: Floats, nodes: Longs) -> Floats:
         """A^(−½) X A^(−½) for matrices between some nodes; shape (..., n, n)."""
@@ -205,12 +216,6 @@ class LaplacianOperator:
         scale = self._root_mass[nodes][:, None]
         return self.products.forms(nodes, left / scale, right / scale, degree)
 
-    def units(self, nodes: Longs) -> Floats:
-        """Columns of the identity; shape (n_nodes, n)."""
-        found = np.zeros((self.graph.n_nodes, len(nodes)))
-        found[nodes, np.arange(len(nodes))] = 1.0
-        return found
-
     @cached_property
     def null_vectors(self) -> Floats:
         """The vector that the Laplacian maps to 0, of length 1 within each connected component; shape (n_nodes,)."""
@@ -219,21 +224,25 @@ class LaplacianOperator:
             vector = np.sqrt(graph.degrees)
             vector[graph.degrees == 0.0] = 1.0  # an isolated node
         else:
-            vector = np.ones(graph.n_nodes) if self._root_mass is None else self._root_mass
-        lengths = np.sqrt(np.bincount(graph.components, weights=vector**2))
+            vector = np.ones(self.rows.n_here) if self._root_mass is None else self._root_mass
+        lengths = np.sqrt(self.rows.across(np.bincount(graph.components, weights=vector**2)[:, None])[:, 0])
         return np.asarray(vector / lengths[graph.components])
 
     @cached_property
     def null_basis(self) -> csr_array[Any]:
-        """Null vectors as columns, one for each connected component; shape (n_nodes, n_components)."""
-        components, n = self.graph.components, self.graph.n_nodes
+        """Null vectors as columns, one for each connected component that is here; shape (n_nodes, n_components)."""
+        components, n = self.graph.components, self.rows.n_here
         entries = self.null_vectors, components, np.arange(n + 1)
-        return csr_array(entries, shape=(n, int(components.max()) + 1))
+        return csr_array(entries, shape=(n, int(components.max(initial=-1)) + 1))
+
+    def along_null(self, columns: Floats) -> Floats:
+        """The projection of columns on what the Laplacian maps to 0; shape (n_nodes, k)."""
+        return np.asarray(self.null_basis @ self.rows.across(self.null_basis.T @ columns))
 
     @cached_property
     def exact_traces(self) -> bool:
         """Whether traces are exact rather than estimated."""
-        return self.graph.n_nodes <= _EXACT_NODES
+        return self.rows.n <= _EXACT_NODES
 
     def traces(self, degree: int) -> tuple[Floats, Floats]:
         """Tr A^(−1) T_k(S) for k up to a degree, and deviations of single estimates from it.
@@ -256,20 +265,20 @@ class LaplacianOperator:
         return traces, np.zeros((degree + 1, 1))
 
     def _estimated(self, degree: int) -> tuple[Floats, Floats]:
-        rng = np.random.default_rng(_SEED)
-        probes = np.asarray(rng.integers(0, 2, (self.graph.n_nodes, _PROBES), dtype=np.int8) * 2.0 - 1.0)
+        rows = self.rows
+        probes = rows.signs(_PROBES, _SEED)
         weights = None if self.graph.masses is None else 1.0 / self.graph.masses
         # Probes differ by far more than single precision.
         self._estimates = self.products.single.traces(weights, degree, probes, self._estimates, self._kept)
-        inverse_mass = np.ones(self.graph.n_nodes) if weights is None else weights
+        inverse_mass = np.ones(rows.n_here) if weights is None else weights
         found = self._estimates.copy()
-        found[0] = inverse_mass.sum()
+        found[0] = rows.total(float(inverse_mass.sum()))
         # Traces of S, S² and the projection on null vectors are known. Where probes get these wrong, they get others
         # wrong as well: smooth kernels are small differences of large traces, and no error must be mended alone.
-        along = (self.null_basis.T @ probes) * (self.null_basis.T @ (inverse_mass[:, None] * probes))
+        along = rows.dots(probes, self.along_null(inverse_mass[:, None] * probes))
         squares = self.products.diagonal, self.products.squared_diagonal, self.null_vectors**2
-        known = (np.stack(squares) @ inverse_mass)[:, None]
-        controls = np.stack([found[1], 0.5 * (found[2] + found[0]), along.sum(axis=0)]) - known
+        known = rows.total(np.stack(squares) @ inverse_mass)[:, None]
+        controls = np.stack([found[1], 0.5 * (found[2] + found[0]), along]) - known
         away = controls - controls.mean(axis=1, keepdims=True)
         slopes = np.linalg.lstsq(away.T, (found - found.mean(axis=1, keepdims=True)).T, rcond=1e-10)[0]
         found -= slopes.T @ controls

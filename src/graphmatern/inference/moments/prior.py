@@ -44,7 +44,8 @@ class PriorField:
 
     def __init__(self, operator: LaplacianOperator, coefficients: Floats, root: Floats) -> None:
         self.operator, self.coefficients, self._root = operator, coefficients, root
-        self.n_nodes = operator.graph.n_nodes
+        self.rows = operator.rows
+        self.n_nodes = self.rows.n_here
         self._cross: dict[bytes, Floats] = {}
         self._family: list[PriorField] = [self]
 
@@ -55,7 +56,16 @@ class PriorField:
             return np.asarray(known @ columns)
         full = np.zeros((self.n_nodes, columns.shape[1]))
         full[nodes] = columns
-        return self.operator.apply(self.coefficients, full)
+        return self.apply(full)
+
+    def apply(self, columns: Floats) -> Floats:
+        """K times columns; shape (n_nodes, k)."""
+        return self.operator.apply(self.coefficients, columns)
+
+    @property
+    def largest(self) -> float:
+        """The kernel's function at 0: mostly K's largest eigenvalue."""
+        return float(self.coefficients.sum())
 
     def row_squares(self, nodes: Longs, columns: Floats) -> Floats:
         """Sums of the squares of the rows of K between all nodes and some, each once, times columns; (n_nodes,)."""
@@ -70,11 +80,11 @@ class PriorField:
 
     def times(self, nodes: Longs, weights: Floats) -> Floats:
         """K between all nodes and some, repeats allowed, times weights, by products alone; shape (n_nodes, k)."""
-        return self.operator.apply(self.coefficients, sum_by_node(nodes, weights, self.n_nodes))
+        return self.apply(sum_by_node(nodes, weights, self.n_nodes))
 
-    def columns(self, nodes: Longs) -> Floats:
+    def columns(self, keys: Longs) -> Floats:
         """Columns of K; shape (n_nodes, n)."""
-        return self.operator.apply(self.coefficients, self.operator.units(nodes))
+        return self.apply(self.rows.units(keys))
 
     def join(self, others: Sequence[PriorField]) -> None:
         """Let processes of other parameters on the same graph share products with this one, all for the same columns.
@@ -88,8 +98,8 @@ class PriorField:
     def kept_columns(self, nodes: Longs) -> Floats | None:
         """Columns of K, computed once, for the whole family; None where they would be too many. Shape (n_nodes, n)."""
         key, most = nodes.tobytes(), _KEPT_ENTRIES // self.n_nodes // len(self._family)
-        if key not in self._cross and len(nodes) <= most:
-            units = self.operator.units(nodes)
+        if key not in self._cross and len(nodes) <= most and self.rows.whole:
+            units = self.rows.units(nodes)
             for one, found in zip(self._family, self._polynomials(self.operator.polynomials, units), strict=True):
                 if len(nodes) + sum(len(known) for known in one._cross) // nodes.itemsize > most:
                     one._cross.clear()
@@ -110,7 +120,7 @@ class PriorField:
     def _leading_coefficients(self, share: float) -> Floats:
         """As many as leave out no more than a share of the average prior variance."""
         own = self.coefficients
-        average = abs(float(own @ self.operator.traces(len(own) - 1)[0])) / self.n_nodes
+        average = abs(float(own @ self.operator.traces(len(own) - 1)[0])) / self.rows.n
         left_out = np.append(np.cumsum(np.abs(own[::-1]))[::-1][1:], 0.0)
         return own[: 1 + int(np.argmax(left_out <= share * average))]
 
@@ -133,20 +143,21 @@ class PriorField:
 
     def variances(self, nodes: Longs) -> Floats:
         """Prior variances of some nodes: one by one for few, else all of them from probes; shape (n,)."""
-        distinct, place = np.unique(nodes, return_inverse=True)
-        if len(distinct) > _EXACT_NODES:
+        if self._are_many(nodes):
             return self.estimated_variances.values[nodes]
-        found = np.empty(len(distinct))
-        for start in range(0, len(distinct), _AT_ONCE):
-            part = distinct[start : start + _AT_ONCE]
-            found[start : start + _AT_ONCE] = self.columns(part)[part, np.arange(len(part))]
-        return found[place]
+        every = self.rows.every(nodes)
+        found = np.empty(len(every))
+        for start in range(0, len(every), _AT_ONCE):
+            part = every[start : start + _AT_ONCE]
+            found[start : start + _AT_ONCE] = np.diag(self.rows.taken(part, self.columns(part)))
+        return found[np.searchsorted(every, self.rows.keys[nodes])]
 
     def variance_errors(self, nodes: Longs) -> Floats:
         """Standard errors of `variances` of the same nodes; shape (n,)."""
-        if len(np.unique(nodes)) > _EXACT_NODES:
-            return self.estimated_variances.errors[nodes]
-        return np.zeros(len(nodes))
+        return self.estimated_variances.errors[nodes] if self._are_many(nodes) else np.zeros(len(nodes))
+
+    def _are_many(self, nodes: Longs) -> bool:
+        return self.rows.total(len(np.unique(nodes))) > _EXACT_NODES
 
     @cached_property
     def estimated_variances(self) -> Diagonal:
