@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: help demo test lint format browser unit minimum evidence bench docs dist clean
+.PHONY: help demo test lint format browser unit mpi petsc4py minimum evidence bench docs dist clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -57,6 +57,29 @@ browser:
 
 unit: $(VENV)/.ready browser
 	$(BIN)/pytest -n $(JOBS) -q
+
+# PETSc and MPI from Debian, and petsc4py built against them, which takes three minutes; its build wants tools older
+# than ours, in an environment of their own.
+MPI_PACKAGES := libpetsc-real-dev libopenmpi-dev openmpi-bin gcc libc6-dev
+PETSC_DIR ?= $(firstword $(wildcard /usr/lib/petscdir/petsc*/*-real))
+mpi: PIP_CONSTRAINT :=
+mpi: $(VENV)/.ready  ## PETSc and MPI, for graphs beyond one machine
+	@{ command -v mpiexec && test -n "$(PETSC_DIR)"; } >/dev/null || { \
+	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	  { apt-get install -y -qq --no-install-recommends $(MPI_PACKAGES) || \
+	    { apt-get update -qq && apt-get install -y -qq --no-install-recommends $(MPI_PACKAGES); }; } >/dev/null 2>&1; } || \
+	  { echo "PETSc and MPI are not installed; as root: apt-get install $(MPI_PACKAGES)"; exit 1; }
+	@$(BIN)/python -c "import mpi4py, petsc4py" 2>/dev/null || $(MAKE) --no-print-directory petsc4py
+
+petsc4py: PIP_CONSTRAINT :=
+petsc4py:
+	test -n "$(PETSC_DIR)"
+	$(PYTHON) -m venv .venv-mpi-build
+	.venv-mpi-build/bin/pip install -qq 'cython<3' 'setuptools<70' wheel $$($(BIN)/pip freeze | grep '^numpy==')
+	PETSC_DIR=$(PETSC_DIR) .venv-mpi-build/bin/pip wheel -qq --no-build-isolation --no-deps --wheel-dir build/mpi \
+	  petsc4py==$$(awk '/define PETSC_VERSION_(MAJOR|MINOR|SUBMINOR) /{printf "%s%s", dot, $$3; dot = "."}' \
+	  $(PETSC_DIR)/include/petscversion.h)
+	$(BIN)/pip install -qq mpi4py build/mpi/petsc4py-*.whl
 
 minimum: PIP_CONSTRAINT := $(abspath tests/minimum-constraints.txt)
 minimum:  ## the tests with the oldest supported dependencies, in their own environment
@@ -96,5 +119,5 @@ dist: $(VENV)/.ready  ## wheel and source archive in dist/, each tried in an emp
 	done
 
 clean:  ## remove environments, caches and generated output
-	rm -rf .venv .venv-minimum .venv-mcmc .venv-bench-* build dist demo results docs/_build docs/api docs/gallery docs/changelog.rst docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-minimum .venv-mcmc .venv-mpi-build .venv-bench-* build dist demo results docs/_build docs/api docs/gallery docs/changelog.rst docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

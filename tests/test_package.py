@@ -30,7 +30,7 @@ LAYERS = [
     {"design"},
     {"report"},
     {"estimators"},
-    {"interop", "reproduce"},
+    {"interop", "reproduce", "distributed"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -202,9 +202,12 @@ def _check_priors(estimator: Any, faults: FaultList) -> None:
 
 
 def _check_kinds(estimator: Any, faults: FaultList) -> None:
-    if not isinstance(estimator.graph, Graph):
+    wanted = getattr(estimator, "graph_kind", Graph)
+    if not isinstance(estimator.graph, wanted):
         remedy = "Make one with gm.Graph.from_edges, from_networkx or another constructor."
-        faults.add("graph", "must be a graphmatern Graph", f"a {type(estimator.graph).__name__}", remedy)
+        if wanted is not Graph:
+            remedy = f"Make one with a constructor of {wanted.__name__}."
+        faults.add("graph", f"must be a graphmatern {wanted.__name__}", f"a {type(estimator.graph).__name__}", remedy)
     kernel = estimator.kernel
     if kernel is not None and not isinstance(kernel, Kernel):
         remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0)."

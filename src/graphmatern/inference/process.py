@@ -397,6 +397,14 @@ class Engine(Family):
         del conditioned
         return False
 
+    def refinement(self) -> dict[str, Any]:
+        """What `refine` changed, in plain numbers, for records of a search."""
+        return {}
+
+    def refine_as(self, refinement: dict[str, Any]) -> None:
+        """Be as an engine was that returned this from `refinement`."""
+        del refinement
+
     @property
     def matrix_size(self) -> int:
         """Rows of the largest dense matrix that is factorised often."""

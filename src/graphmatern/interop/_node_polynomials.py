@@ -297,7 +297,8 @@ class _EstimatedVariances(torch.autograd.Function):
     def forward(ctx: Any, values: torch.Tensor, source: NodePolynomials, nodes: Longs) -> Any:
         ctx.source, ctx.nodes, ctx.shape = source, nodes, values.shape
         estimates = [field.estimated_variances for field in source.fields(values)]
-        source.variance_error = max(estimate.relative_error for estimate in estimates)
+        rows = source.fields(values)[0].rows
+        source.variance_error = max(estimate.relative_error(rows) for estimate in estimates)
         found = np.stack([estimate.values[nodes] for estimate in estimates])
         return torch.from_numpy(found).reshape(*values.shape[:-1], len(nodes))
 

@@ -33,6 +33,7 @@ from graphmatern.inference.learning.rehearsal import rehearse
 from graphmatern.inference.mixture import Mixture
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.inference.sites.objective import SiteObjective
+from graphmatern.inference.sites.recorded import RecordedObjective
 from graphmatern.inference.threads import small_matrix_threads
 from graphmatern.likelihoods import Gaussian
 
@@ -231,7 +232,8 @@ def update_weights(problem: Problem, name: str, integrated: Integrated, likeliho
 def _objective(engine: Engine, problem: Problem, known: Known | None) -> Any:
     """The negative log evidence: exact for Gaussian noise, else its bound at the best sites."""
     if problem.exact:
-        return GaussianObjective(engine, problem)
+        kept = problem.search.journal is not None and known is None
+        return RecordedObjective(engine, problem) if kept else GaussianObjective(engine, problem)
     return SiteObjective(engine, problem, None if known is None else known.sites)
 
 

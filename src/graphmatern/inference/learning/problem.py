@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from graphmatern.graph import Graph
     from graphmatern.inference.learning.integrate import Integrated
+    from graphmatern.inference.learning.journal import Journal
     from graphmatern.inference.learning.parameters import Coordinate, Objective
     from graphmatern.inference.observations import Observations
     from graphmatern.kernels import Kernel
@@ -48,6 +49,8 @@ class Search:
         Of those draws.
     progress : bool, optional
         Whether to show progress; by default, where the error stream is a terminal.
+    journal : Journal, optional
+        Where every evaluation is written down, for a search that may have to begin again.
     """
 
     optimizer: str | None = "quasi-newton"
@@ -56,6 +59,7 @@ class Search:
     n_restarts: int = 0
     seed: int | None = None
     progress: bool | None = None
+    journal: Journal | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["is_large", "neighbourhood", "part_of_graph", "part_of_observations", "rehearse"]
+__all__ = ["is_large", "may_be_parted", "neighbourhood", "part_of_graph", "part_of_observations", "rehearse"]
 
 _LARGE = 60_000  # nodes
 _PARTS, _PART_SHARE, _PART_NODES = 8, 30, (12_000, 40_000)
@@ -33,10 +33,10 @@ _TO_GAIN = 2e-3  # nats
 
 def is_large(problem: Problem) -> bool:
     """Whether a part of the graph should be fitted first."""
-    return problem.graph.n_nodes >= _LARGE and _may_be_parted(problem)
+    return problem.graph.n_nodes >= _LARGE and may_be_parted(problem)
 
 
-def _may_be_parted(problem: Problem) -> bool:
+def may_be_parted(problem: Problem) -> bool:
     """Whether a part of the problem has the same parameters."""
     kernel = problem.kernel
     held = set() if kernel is None else set(getattr(kernel, "fixed", ())) - {"nu"}
@@ -105,7 +105,7 @@ def part_of_graph(problem: Problem) -> Problem | None:
 def part_of_observations(problem: Problem, count: int) -> Problem | None:
     """The problem with some neighbourhoods of the observed nodes, ``count`` nodes; None where it would be another."""
     graph, observed = problem.graph, problem.observations
-    if not _may_be_parted(problem):
+    if not may_be_parted(problem):
         return None
     nodes = np.unique(observed.nodes)
     seeds = np.unique(np.random.default_rng(0).choice(nodes, _PARTS))

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["MomentsEngine"]
+__all__ = ["MomentsEngine", "probe_errors"]
 
 _TOLERANCE_OF_PREDICTIONS = 1e-12  # less than of K, as leaving one observation out magnifies errors
 # While a search is under way, kernels need not be exact; see `rough_error`.
@@ -339,26 +339,17 @@ class MomentsEngine(Engine):
         if not self._many:
             return False
         many = [(one, r) for one, r in conditioned() if isinstance(one, KrylovConditioned)]
-        learned = [] if "noise" in self._problem.likelihood.fixed else ["noise"]
-        labels = [*(one.label for one in self.coordinates), *learned]
-        count, size = self.accuracy.n_probes, len(labels)
-        # Groups share their probes, so that errors add up before they are squared.
-        pairs = [(r, *one.deviations()) for one, r in many]
-        of_evidence = np.asarray(sum(r * own for r, own, _ in pairs))
-        of_gradient = np.asarray(sum(r * own for r, _, own in pairs))[:, :size]
-        self._errors = {"probes": count, "evidence_error": float(of_evidence.std(ddof=1) / np.sqrt(count))}
-        if self._problem.search.optimizer is None or not labels:
-            return False
-        information = np.asarray(sum(r * one.information() for one, r in many))[:size, :size]
-        covariance = np.linalg.inv(with_curvature(information))
-        moved = covariance @ (of_gradient.T @ of_gradient / (count * (count - 1))) @ covariance
-        errors, known = np.sqrt(np.diag(moved)), np.sqrt(np.diag(covariance))
-        self._errors["parameter_errors"] = dict(zip(labels, map(float, errors), strict=True))
-        share = float((errors / known).max())
-        if share <= _ROUGH or count >= _MOST_PROBES:
-            return False
-        self.accuracy = replace(self.accuracy, n_probes=min(_MOST_PROBES, int(np.ceil(count * (share / _FINE) ** 2))))
-        return True
+        self._errors, self.accuracy, again = probe_errors(self._problem, self.coordinates, self.accuracy, many)
+        return again
+
+    def refinement(self) -> dict[str, Any]:
+        """What `refine` changed."""
+        return {"roughly": self._roughly, "n_probes": self.accuracy.n_probes, "errors": self._errors}
+
+    def refine_as(self, refinement: dict[str, Any]) -> None:
+        """Be as an engine was that returned this from `refinement`."""
+        self._roughly, self._errors = refinement["roughly"], refinement["errors"]
+        self.accuracy = replace(self.accuracy, n_probes=refinement["n_probes"])
 
     def _warn_of_noise(self, absolute: float) -> None:
         noise = getattr(self._problem.likelihood, "noise", None)
@@ -368,3 +359,53 @@ class MomentsEngine(Engine):
                 "is not small beside the noise",
                 NumericalWarning,
             )
+
+
+def probe_errors(
+    problem: Problem,
+    coordinates: Sequence[Coordinate],
+    accuracy: Accuracy,
+    many: Sequence[tuple[KrylovConditioned, int]],
+) -> tuple[dict[str, Any], Accuracy, bool]:
+    """Errors of an optimum that are due to probes, and whether there should be more of these.
+
+    Parameters
+    ----------
+    problem : Problem
+        What was fitted.
+    coordinates : sequence of Coordinate
+        Of the kernel.
+    accuracy : Accuracy
+        With how many probes.
+    many : sequence of (KrylovConditioned, int)
+        Groups at the optimum, after their gradients, and the replicates of each.
+
+    Returns
+    -------
+    errors : dict
+        For a report.
+    accuracy : Accuracy
+        With as many probes as there should be.
+    again : bool
+        Whether these are more.
+    """
+    learned = [] if "noise" in problem.likelihood.fixed else ["noise"]
+    labels = [*(one.label for one in coordinates), *learned]
+    count, size = accuracy.n_probes, len(labels)
+    # Groups share their probes, so that errors add up before they are squared.
+    pairs = [(r, *one.deviations()) for one, r in many]
+    of_evidence = np.asarray(sum(r * own for r, own, _ in pairs))
+    of_gradient = np.asarray(sum(r * own for r, _, own in pairs))[:, :size]
+    errors: dict[str, Any] = {"probes": count, "evidence_error": float(of_evidence.std(ddof=1) / np.sqrt(count))}
+    if problem.search.optimizer is None or not labels:
+        return errors, accuracy, False
+    information = np.asarray(sum(r * one.information() for one, r in many))[:size, :size]
+    covariance = np.linalg.inv(with_curvature(information))
+    moved = covariance @ (of_gradient.T @ of_gradient / (count * (count - 1))) @ covariance
+    own_errors, known = np.sqrt(np.diag(moved)), np.sqrt(np.diag(covariance))
+    errors["parameter_errors"] = dict(zip(labels, map(float, own_errors), strict=True))
+    share = float((own_errors / known).max())
+    if share <= _ROUGH or count >= _MOST_PROBES:
+        return errors, accuracy, False
+    more = min(_MOST_PROBES, int(np.ceil(count * (share / _FINE) ** 2)))
+    return errors, replace(accuracy, n_probes=more), True

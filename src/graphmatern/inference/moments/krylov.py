@@ -9,6 +9,7 @@ standard errors are known.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["Accuracy", "KrylovConditioned", "KrylovProcess", "conjugate_gradients"]
+__all__ = ["Accuracy", "KrylovConditioned", "KrylovProcess", "ProductProcess", "conjugate_gradients"]
 
 _MOST_ITERATIONS = 1_000
 _SEED = 20210414
@@ -156,7 +157,43 @@ def log_forms(iterations: Iterations, n: int) -> Floats:
     return found
 
 
-class KrylovProcess(Process):
+class ProductProcess(Process):
+    """A process whose covariance at the observations is known by its products: all that `KrylovConditioned` asks for.
+
+    Attributes
+    ----------
+    rows : Rows
+        Who holds which nodes.
+    accuracy : Accuracy
+        How exact it is to be.
+    """
+
+    accuracy: Accuracy
+
+    @property
+    @abstractmethod
+    def rows(self) -> Rows:
+        """Who holds which nodes."""
+
+    @property
+    @abstractmethod
+    def n_free(self) -> int:
+        """Free parameters of the kernel."""
+
+    @abstractmethod
+    def times(self, nodes: Longs, columns: Floats) -> Floats:
+        """K between some nodes, each once, times columns; shape (n, k)."""
+
+    @abstractmethod
+    def changes(self, nodes: Longs, columns: Floats) -> Floats:
+        """Derivatives of K in the free parameters, times columns; shape (n_free, n, k)."""
+
+    @abstractmethod
+    def slopes(self, nodes: Longs, left: Floats, right: Floats) -> Floats:
+        """Forms uᵀ ∂K v of pairs of columns for all free parameters, over all nodes; shape (n_free, k)."""
+
+
+class KrylovProcess(ProductProcess):
     """A process at given values of the kernel's function, for more observations than fit a dense matrix.
 
     Parameters
@@ -230,7 +267,7 @@ class KrylovProcess(Process):
 class KrylovConditioned(Conditioned):
     """Through products with K at the observations; all sites must be positive or zero."""
 
-    def __init__(self, process: KrylovProcess, group: Group, precision: Floats) -> None:
+    def __init__(self, process: ProductProcess, group: Group, precision: Floats) -> None:
         super().__init__(group, precision)
         if (precision < 0.0).any():
             raise ResourceError(

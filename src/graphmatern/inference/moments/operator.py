@@ -225,7 +225,8 @@ class LaplacianOperator:
             vector[graph.degrees == 0.0] = 1.0  # an isolated node
         else:
             vector = np.ones(self.rows.n_here) if self._root_mass is None else self._root_mass
-        lengths = np.sqrt(self.rows.across(np.bincount(graph.components, weights=vector**2)[:, None])[:, 0])
+        squares: Floats = np.bincount(graph.components, weights=vector**2).astype(np.float64)
+        lengths = np.sqrt(self.rows.across(squares[:, None])[:, 0])
         return np.asarray(vector / lengths[graph.components])
 
     @cached_property
@@ -268,8 +269,8 @@ class LaplacianOperator:
         rows = self.rows
         probes = rows.signs(_PROBES, _SEED)
         weights = None if self.graph.masses is None else 1.0 / self.graph.masses
-        # Probes differ by far more than single precision.
-        self._estimates = self.products.single.traces(weights, degree, probes, self._estimates, self._kept)
+        # In double precision, though probes differ by far more: results must not depend on who multiplies.
+        self._estimates = self.products.traces(weights, degree, probes, self._estimates, self._kept)
         inverse_mass = np.ones(rows.n_here) if weights is None else weights
         found = self._estimates.copy()
         found[0] = rows.total(float(inverse_mass.sum()))

@@ -183,7 +183,7 @@ class KrylovPredictive(Predictive):
         # No node is known better than by its own sites with all others given, where K⁻¹ is at its largest.
         precision = np.zeros(self._prior.n_nodes)
         precision[observed] = self._conditioned.node_precision / (1.0 if masses is None else masses[observed])
-        least = 1.0 / (1.0 / max(self._prior.largest, 1e-300) + precision)
+        least = 1.0 / (1.0 / max(self._prior.smallest, 1e-300) + precision)
         return in_masses(estimate_diagonal(operator, times, least=least), operator)
 
     @cached_property

@@ -63,8 +63,8 @@ class PriorField:
         return self.operator.apply(self.coefficients, columns)
 
     @property
-    def largest(self) -> float:
-        """The kernel's function at 0: mostly K's largest eigenvalue."""
+    def smallest(self) -> float:
+        """The kernel's function at the largest eigenvalue: mostly K's smallest."""
         return float(self.coefficients.sum())
 
     def row_squares(self, nodes: Longs, columns: Floats) -> Floats:
