@@ -130,7 +130,7 @@ def _say_values(data: ValueReading, path: Path, model: ModelOptions, console: Co
 
 
 def _warn_of_parts(data: ValueReading, console: Console) -> None:
-    """Say where a network falls apart, which is mostly an accident of how it was drawn."""
+    """Warn if a network is not connected, which is mostly an accident of how it was drawn."""
     graph = data.graph
     if graph.n_components == 1:
         return
@@ -232,7 +232,7 @@ def _fit(estimator: Any, data: ValueReading, kept: Any) -> None:
 
 
 def _score(estimator: Any, data: ValueReading, held: Any, console: Console) -> None:
-    """Say how well the values that were held out are predicted."""
+    """Report how well the held-out values are predicted."""
     if is_classifier(estimator):
         seen = np.isin(data.values[held].astype(str), estimator.classes_.astype(str))
         if not seen.all():

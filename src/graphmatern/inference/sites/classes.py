@@ -2,7 +2,7 @@
 
 A label y says that f_y + ε_y exceeds every other f_c + ε_c, with ε ~ N(0, 1): that differences of processes are
 positive, and nothing of their common level. The processes are then no longer independent, and treating them as if
-they were makes predictions overconfident. Each condition becomes a Gaussian factor exp(β g − ½ α g²) of the difference g
+they were is overconfident. Each condition becomes a Gaussian factor exp(β g − ½ α g²) of the difference g
 (`likelihoods.orthant`). Given a level a of the observation, integrated over the real line, its factors are sites on one
 process each: with the noise integrated out they have precisions d_y = 1 and d_c = α / (1 + α),
 
