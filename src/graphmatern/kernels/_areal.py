@@ -49,7 +49,7 @@ class ArealKernel(SpectralKernel):
 
 
 class _Intrinsic(ArealKernel):
-    """A kernel whose functions sum to zero in each component: Ψ(0) = 0."""
+    """A kernel with an intrinsic part, scaled component by component, in which 1/λ counts as 0 for λ = 0."""
 
     @property
     def intrinsic(self) -> bool:
