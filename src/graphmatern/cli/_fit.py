@@ -138,7 +138,8 @@ def _warn_of_parts(data: ValueReading, console: Console) -> None:
     words = f"the network is in {graph.n_components:,} parts that are not connected"
     if not reached.all():
         words += f"; {int((~reached).sum()):,} nodes are in parts without a value and keep the prior"
-    console.warn(f"{words}. Check the ends of its edges, or use --largest-component")
+    remedy = "Check the ends of its edges" if graph.areas is None else "Bridge gaps between outlines with --tolerance"
+    console.warn(f"{words}. {remedy}, or use --largest-component")
 
 
 def _split(data: ValueReading, holdout: float, seed: int) -> tuple[Any, Any]:
