@@ -47,7 +47,7 @@ ROUGHLY = 1e-2
 _OPEN_SECONDS = 5.0  # of one factorisation, for smoothnesses that are only tried
 _OPERATIONS_PER_SECOND = 3e10
 _LOG_RANGE = 30.0  # of the amplitude, either way; the variance has bounds of its own
-_ACCURATE = 1e-4  # estimated relative error up to which a smoothness that nobody asked for may be chosen
+_ACCURATE = 1e-4  # estimated relative error up to which a smoothness may be chosen unasked
 
 
 class MarkovEngine(Engine):

@@ -1,4 +1,4 @@
-"""The Markov engine where the smoothness is no integer, or is learned.
+"""The Markov engine for smoothnesses that are not integers, or are learned.
 
 Its coordinates are log ν, log κ and a logarithm that stands in for the variance: z = log a − ν log(c + d), c = 2ν/κ², d
 the mean of the Laplacian's diagonal. At fixed z the average variance changes little with ν and κ, and an evaluation
