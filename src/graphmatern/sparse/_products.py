@@ -230,7 +230,7 @@ class ChebyshevProducts:
 
     def apply(self, coefficients: Floats, columns: Floats) -> Floats:
         """Σ_k c_k T_k(S) V; shape as ``columns``, (n, k), which may be a block (`block`), as is then what is found."""
-        return self.polynomials(coefficients[:, None], columns)[0]  # type: ignore[no-any-return]
+        return self.polynomials(coefficients[:, None], columns)[0]
 
     def polynomials(self, coefficients: Floats, columns: Floats) -> Floats:
         """Several polynomials at once, Σ_k c_k T_k(S) V for every column c of coefficients; (n_sets, n, n_columns).
