@@ -185,7 +185,17 @@ def test_bad_input_is_told_by_file_and_row(launch: Launch, n_processes: int, tmp
 
 # ---------------------------------------------------------------------- runs that are stopped
 def command(out: Path, folder: Path) -> list[str]:
-    options = ["--kernel", "diffusion", "--laplacian", "normalized", "--no-std", "--out", str(out)]
+    options = [
+        "--kernel",
+        "diffusion",
+        "--lengthscale",
+        "1",
+        "--laplacian",
+        "normalized",
+        "--no-std",
+        "--out",
+        str(out),
+    ]
     return ["-m", "graphmatern.distributed", "fit", str(folder / "edges"), str(folder / "values.csv"), *options]
 
 

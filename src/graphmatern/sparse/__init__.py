@@ -30,6 +30,7 @@ from graphmatern.sparse._products import ChebyshevProducts
 from graphmatern.sparse._resources import Cost, available_memory, available_threads, format_bytes
 from graphmatern.sparse._row_blocks import Rows, signs_of
 from graphmatern.sparse._rows import product_seconds
+from graphmatern.sparse._triangles import cubed_diagonal
 
 __all__ = [
     "Analysis",
@@ -46,6 +47,7 @@ __all__ = [
     "analyze",
     "available_memory",
     "available_threads",
+    "cubed_diagonal",
     "early_cost",
     "format_bytes",
     "least_cost",

@@ -99,6 +99,24 @@ class ChebyshevProducts:
         """A copy of some columns, on the device."""
         return np.array(columns, dtype=self._dtype, order="C")
 
+    def block(self, columns: Floats) -> Any:
+        """Columns where products are made, for verbs that take such blocks; shape (n, k)."""
+        return columns
+
+    def scattered(self, nodes: Longs, columns: Floats) -> Any:
+        """A block of columns that are not 0 at some nodes, each once; shape (n, k)."""
+        found = self._zeros(self.n, columns.shape[1])
+        found[self._rows(nodes)] = self._block(columns)
+        return found
+
+    def taken(self, block: Any, nodes: Longs) -> Floats:
+        """Rows of a block; shape (n_x, k)."""
+        return self._numbers(block[self._rows(nodes)])
+
+    def row_dots(self, a: Any, b: Any) -> Floats:
+        """Inner products of the rows of two blocks; shape (n,)."""
+        return np.asarray(np.einsum("ij,ij->i", a, b))
+
     def _zeros(self, *shape: int) -> Any:
         return np.zeros(shape, dtype=self._dtype)
 
@@ -211,11 +229,14 @@ class ChebyshevProducts:
         return found
 
     def apply(self, coefficients: Floats, columns: Floats) -> Floats:
-        """Σ_k c_k T_k(S) V; shape as ``columns``, (n, k)."""
-        return np.asarray(self.polynomials(coefficients[:, None], columns)[0])
+        """Σ_k c_k T_k(S) V; shape as ``columns``, (n, k), which may be a block (`block`), as is then what is found."""
+        return self.polynomials(coefficients[:, None], columns)[0]
 
     def polynomials(self, coefficients: Floats, columns: Floats) -> Floats:
-        """Several polynomials at once, Σ_k c_k T_k(S) V for every column c of coefficients; (n_sets, n, n_columns)."""
+        """Several polynomials at once, Σ_k c_k T_k(S) V for every column c of coefficients; (n_sets, n, n_columns).
+
+        ``columns`` may be a block (`block`); then so is what is found.
+        """
         found = np.empty((coefficients.shape[1], *columns.shape))
 
         def work(part: slice, crew: Crew | None) -> None:

@@ -188,6 +188,23 @@ def test_predictions_are_those_of_dense_matrices(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("few_are_many")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_variances_of_all_nodes_keep_to_their_stated_errors(dtype: Any) -> None:
+    """Observed ones too, which are small; single precision goes through torch."""
+    model: Any = gm.GraphGPRegressor(HUBS, TRUE, likelihood=Gaussian(NOISE), optimizer=None, dtype=dtype, **OPTIONS)
+    model.fit(NODES, VALUES)
+    predictive = model.posterior_.parts[0].predictive
+    every = np.arange(HUBS.n_nodes)
+    found, errors = predictive.variances(every), predictive.variance_errors(every)
+    dense = DenseSites(exact(HUBS, TRUE, True), NODES, np.full(len(NODES), 1.0 / NOISE))
+    truth = np.diag(dense.covariance())
+    scores = (found - truth) / errors
+    assert np.sqrt(np.mean(scores**2)) < 1.3
+    assert np.abs(scores).max() < 6.0
+    assert np.sqrt(np.mean((found / truth - 1.0) ** 2)) < 0.015
+
+
+@pytest.mark.usefixtures("few_are_many")
 def test_a_rehearsal_with_some_of_the_observations_comes_first() -> None:
     made = observed()
     part = MomentsEngine.rehearsal(problem(made, gm.Matern(2.0, 3.0)))

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from scipy.fft import dct
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array
 
 from graphmatern.graph import largest_eigenvalue_bound
 from graphmatern.inference.moments.device import DeviceProducts
-from graphmatern.sparse import ChebyshevProducts
+from graphmatern.sparse import ChebyshevProducts, cubed_diagonal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,7 @@ __all__ = ["LaplacianOperator", "chebyshev_points", "coefficients_from_values", 
 _EXACT_NODES = 2_000  # up to here, traces come from all eigenpairs
 _PROBES = 32  # for traces of larger graphs
 _DEGREES = 32  # by which degrees of traces are raised
+_PAIRS = 200  # of entries, for each entry, that may be looked at for triangles
 _SEED = 20210413
 
 
@@ -178,7 +179,9 @@ class LaplacianOperator:
         if self._root_mass is None:
             return self.products.apply(coefficients, columns)
         scale = self._root_mass[:, None]
-        return np.asarray(self.products.apply(coefficients, columns / scale) / scale)
+        if isinstance(columns, torch.Tensor):
+            scale = self.products.block(scale)
+        return self.products.apply(coefficients, columns / scale) / scale
 
     def polynomials(self, coefficients: Floats, columns: Floats) -> Floats:
         """`apply` for several polynomials at once, coefficients (degree + 1, n_sets); shape (n_sets, n_nodes, k)."""
@@ -237,8 +240,20 @@ class LaplacianOperator:
         return csr_array(entries, shape=(n, int(components.max(initial=-1)) + 1))
 
     def along_null(self, columns: Floats) -> Floats:
-        """The projection of columns on what the Laplacian maps to 0; shape (n_nodes, k)."""
+        """The projection of columns, or of a block, on what the Laplacian maps to 0; shape (n_nodes, k)."""
+        if isinstance(self.products, DeviceProducts) and isinstance(columns, torch.Tensor):
+            return self.products.along(self.null_vectors, self.graph.components, columns)
         return np.asarray(self.null_basis @ self.rows.across(self.null_basis.T @ columns))
+
+    @cached_property
+    def cubed_diagonal(self) -> Floats | None:
+        """The diagonal of S³; None where it is not known, or would take longer than a few probes. Shape (n_nodes,)."""
+        if not self.rows.whole:
+            return None
+        laplacian = self.graph.laplacian(self.normalized)
+        half = 0.5 * self.high
+        scaled = csr_array((laplacian - half * eye_array(self.rows.n, format="csr")) / half)
+        return cubed_diagonal(scaled, _PAIRS * laplacian.nnz)
 
     @cached_property
     def exact_traces(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg as la
@@ -31,7 +31,8 @@ __all__ = ["KrylovPredictive", "MomentPredictive"]
 _AT_ONCE = 64
 _SOLVED_NODES = 256  # posterior variances of so many nodes are solved for one by one
 _PROBES, _SEED = 256, 12  # for the variances of many observed nodes
-_ROUGHLY = 1e-2  # residuals, relative, of estimates
+_ROUGHLY = 1e-4  # residuals, relative, of estimates: small beside variances at the observations, too
+_SECONDS, _MOST, _ITERATIONS = 8.0, 1_024, 15  # for estimates better than they must be: time, probes, and of each
 
 
 class MomentPredictive(Predictive):
@@ -173,18 +174,22 @@ class KrylovPredictive(Predictive):
     def estimated_variances(self) -> Diagonal:
         """Variances of all nodes from probes."""
         operator, observed = self._prior.operator, self._conditioned.nodes
-        masses = operator.graph.masses
-        root = 1.0 if masses is None else np.sqrt(masses)[:, None]
+        masses, products = operator.graph.masses, operator.products
+        root = 1.0 if masses is None else products.block(np.sqrt(masses)[:, None])
 
-        def times(columns: Floats) -> Floats:
-            prior = self._prior.apply(root * columns)
-            return np.asarray(root * (prior - self._spread(self._explained_by_data(prior[observed], _ROUGHLY))))
+        def times(block: Any) -> Any:
+            prior = self._prior.apply(root * block)
+            solved = self._explained_by_data(products.taken(prior, observed), _ROUGHLY)
+            explained = self._prior.apply(products.scattered(observed, self._conditioned.unwhiten(solved)))
+            return root * (prior - explained)
 
         # No node is known better than by its own sites with all others given, where K⁻¹ is at its largest.
         precision = np.zeros(self._prior.n_nodes)
         precision[observed] = self._conditioned.node_precision / (1.0 if masses is None else masses[observed])
         least = 1.0 / (1.0 / max(self._prior.smallest, 1e-300) + precision)
-        return in_masses(estimate_diagonal(operator, times, least=least), operator)
+        affordable = min(_SECONDS / products.seconds(1, _ITERATIONS * len(self._prior.coefficients)), _MOST)
+        affordable = affordable if self._prior.rows.whole else 0.0
+        return in_masses(estimate_diagonal(operator, times, least=least, affordable=affordable), operator)
 
     @cached_property
     def _estimated_at_observed(self) -> tuple[Floats, Floats]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg as la
@@ -29,6 +29,7 @@ _RANK = 1e-8  # relative size of eigenvalues that count
 _EXACT_NODES = 4_000  # prior variances of so many nodes are computed one by one
 _SMALL = 1e-4  # error of what probes are multiplied with, relative to the average prior variance
 _AT_ONCE = 64
+_SECONDS, _MOST = 0.5, 1_024  # for estimates better than they must be: time, and probes
 
 
 class PriorField:
@@ -170,16 +171,21 @@ class PriorField:
         roots = [one._explained_root for one in family]
         if operator.graph.masses is not None:
             roots = [root * np.sqrt(operator.graph.masses)[:, None] for root in roots]
+        products = operator.products
+        roots = [products.block(root) for root in roots]
 
-        def times(columns: Floats) -> Floats:
+        def times(columns: Any) -> Any:
             # Probes differ by far more than single precision.
             found = self._polynomials(operator.products.single.polynomials, columns, _SMALL)
             for image, root in zip(found, roots, strict=True):
-                image -= root @ (root.T @ columns)
+                if root.shape[1]:
+                    image -= root @ (root.T @ columns)
             return found
 
-        known = [np.einsum("ij,ij->i", root, root) for root in roots]
-        every = [in_masses(one, operator) for one in estimate_diagonals(operator, times, known)]
+        known = [products.row_dots(root, root) for root in roots]
+        affordable = _SECONDS / products.seconds(1, max(len(one.coefficients) for one in family))
+        every = estimate_diagonals(operator, times, known, affordable=min(affordable, _MOST))
+        every = [in_masses(one, operator) for one in every]
         for one, found in zip(family, every, strict=True):
             one.__dict__["estimated_variances"] = found  # as if each had been asked
         return every[family.index(self)]
