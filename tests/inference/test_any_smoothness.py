@@ -191,7 +191,7 @@ def test_average_variances_from_resolvents(nu: float) -> None:
     if nu > 2.0:
         assert found is None
     else:
-        np.testing.assert_allclose(found, through_blocks, rtol=1e-9)
+        np.testing.assert_allclose(np.asarray(found), np.asarray(through_blocks), rtol=1e-9)
     masses = np.asarray(WEIGHED.masses)
     _, vectors = np.linalg.eigh(WEIGHED.laplacian().toarray())
     diagonal = vectors**2 @ pencil.kernel(np.maximum(values, 0.0) / c)[0]
@@ -242,7 +242,7 @@ def test_a_large_graph_learns_its_smoothness() -> None:
 
 def test_a_rough_search_comes_first_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, data = _drawn(1.5)
-    settings_of = {"engine": "markov", "integrate": False, "relative_error": 1e-5}
+    settings_of: dict[str, Any] = {"engine": "markov", "integrate": False, "relative_error": 1e-5}
     at_once = gm.GraphGPRegressor(graph, gm.Matern(1.3), **settings_of).fit(*data)
     monkeypatch.setattr(cost, "_LARGE", 10)
     seen: list[tuple[bool, int | None]] = []

@@ -118,6 +118,10 @@ class Bernoulli(Categorical):
             return found
         return super().marginal_log_power(y, mean, variance, power, near)
 
+    def two_sided(self, y: torch.Tensor) -> bool:
+        """Whether there are labels of both classes; see `Likelihood.two_sided`."""
+        return bool((y != y[:1]).any())
+
     def starting_sites(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """F of the right sign."""
         return (2.0 * y - 1.0)[None], torch.full((1, len(y)), 0.5, dtype=torch.float64)
