@@ -191,9 +191,7 @@ def _check_priors(estimator: Any, faults: FaultList) -> None:
         received = "both 'sigma' and 'variance'"
         faults.add("priors", "must name one of these, which are one parameter", received, "sigma² is the variance.")
     mixing = priors.get("mixing")
-    if isinstance(mixing, PCPrior) and not (
-        isinstance(estimator.kernel, BYM2) and mixing.below is not None and mixing.below < 1.0
-    ):
+    if isinstance(mixing, PCPrior) and not _is_of_mixing(estimator, mixing):
         rule = "of mixing must be gm.PCPrior(below=...), a share, for BYM2 only"
         faults.add("priors", rule, f"{mixing!r} for {estimator.kernel!r}", "Use gm.Beta for other kernels.")
     if not hasattr(estimator, "covariates") and any(isinstance(prior, Normal) for prior in priors.values()):
@@ -250,6 +248,11 @@ def _free_words(kernel: Kernel) -> dict[str, bool]:
     return found
 
 
+def _is_of_mixing(estimator: Any, prior: PCPrior) -> bool:
+    """Whether a prior that penalises complexity is one of BYM2's mixing, which is a share."""
+    return isinstance(estimator.kernel, BYM2) and prior.below is not None and prior.below < 1.0
+
+
 def rules_of(estimator: Any) -> PriorsAndBounds:
     """Bounds and priors of an estimator's parameters; priors of coefficients of the mean are left out."""
     bounds, priors = ({} if given is None else given for given in (estimator.bounds, estimator.priors))
@@ -260,8 +263,9 @@ def rules_of(estimator: Any) -> PriorsAndBounds:
         prior = own.pop("sigma")
         known = isinstance(prior, Prior) and not isinstance(prior, PCPrior)  # which is of σ already
         own["variance"] = OfRoot(prior) if known else prior
-    if isinstance(own.get("mixing"), PCPrior) and isinstance(estimator.kernel, BYM2):
-        own["mixing"] = mixing_prior(estimator.graph, own["mixing"])
+    mixing = own.get("mixing")
+    if isinstance(mixing, PCPrior) and _is_of_mixing(estimator, mixing):
+        own["mixing"] = mixing_prior(estimator.graph, mixing)
     return PriorsAndBounds(bounds, own)
 
 
