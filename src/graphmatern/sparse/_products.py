@@ -67,6 +67,9 @@ class ChebyshevProducts:
     array([ 1., -1.,  1.])
     """
 
+    #: Entries of blocks that callers make, at most: with more, only memory is lost.
+    block_entries = 2**24
+
     def __init__(self, matrix: csr_array[Any], low: float, high: float, n_threads: int | None = None) -> None:
         centre, half = 0.5 * (high + low), 0.5 * (high - low)
         n = matrix.shape[0]
@@ -230,7 +233,7 @@ class ChebyshevProducts:
 
     def apply(self, coefficients: Floats, columns: Floats) -> Floats:
         """Σ_k c_k T_k(S) V; shape as ``columns``, (n, k), which may be a block (`block`), as is then what is found."""
-        return self.polynomials(coefficients[:, None], columns)[0]  # type: ignore[no-any-return]
+        return self.polynomials(coefficients[:, None], columns)[0]
 
     def polynomials(self, coefficients: Floats, columns: Floats) -> Floats:
         """Several polynomials at once, Σ_k c_k T_k(S) V for every column c of coefficients; (n_sets, n, n_columns).
