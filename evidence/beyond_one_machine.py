@@ -217,7 +217,7 @@ def run(n_processes: int, task: dict[str, Any], timeout: float = 3600.0) -> dict
 
 
 # ---------------------------------------------------------------------- the proofs
-def same(n_nodes: int, counts: list[int], parts: list[str]) -> list[str]:
+def same(n_nodes: int, counts: list[int], parts: list[str], share: float) -> list[str]:
     """Same probes, same answers."""
     lines = [
         f"## Same answers, {n_nodes:,} nodes",
@@ -231,11 +231,11 @@ def same(n_nodes: int, counts: list[int], parts: list[str]) -> list[str]:
     ]
     for kind in KINDS:
         with tempfile.TemporaryDirectory() as name:
-            write(Path(name), kind, n_nodes)
+            values = write(Path(name), kind, n_nodes, share)["values"]
             task = {"folder": name, "kind": kind, "parts": parts}
             reference = run(0, task)
             fit = reference.get("fit", {"wall": 0.0, "cpu": 0.0})
-            lines.append(f"| {kind} | local | | | | | | {fit['wall']:.0f}, {fit['cpu']:.0f} |")
+            lines.append(f"| {kind}, {values:,} values | local | | | | | | {fit['wall']:.0f}, {fit['cpu']:.0f} |")
             for count in counts:
                 found = run(count, task)
                 lines.append(f"| {kind} | {count} | {_differences(reference, found)} |")
@@ -376,6 +376,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000_000, 4_000_000, 10_000_000])
     parser.add_argument("--kinds", nargs="+", default=list(KINDS))
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--share", type=float, default=0.1, help="of the nodes that have a value")
     parser.add_argument("--parts", nargs="+", default=["evaluate", "variances", "fit"])
     parser.add_argument("--largest", type=int, nargs=2, default=[20_000_000, 40_000_000], help="power-law, road-like")
     parser.add_argument("--task", type=Path)
@@ -398,7 +399,7 @@ def main() -> None:
         return
     sizes = dict(zip(KINDS, options.largest, strict=True))
     proofs = {
-        "same": lambda: same(options.nodes, options.processes, options.parts),
+        "same": lambda: same(options.nodes, options.processes, options.parts, options.share),
         "growth": lambda: growth(options.sizes, options.kinds),
         "largest": lambda: largest(sizes, {"power-law": "moments", "road-like": "multigrid"}),
         "killed": lambda: killed(options.nodes // 10),

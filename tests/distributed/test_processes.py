@@ -185,7 +185,17 @@ def test_bad_input_is_told_by_file_and_row(launch: Launch, n_processes: int, tmp
 
 # ---------------------------------------------------------------------- runs that are stopped
 def command(out: Path, folder: Path) -> list[str]:
-    options = ["--kernel", "diffusion", "--laplacian", "normalized", "--no-std", "--out", str(out)]
+    options = [
+        "--kernel",
+        "diffusion",
+        "--lengthscale",
+        "1",
+        "--laplacian",
+        "normalized",
+        "--no-std",
+        "--out",
+        str(out),
+    ]
     return ["-m", "graphmatern.distributed", "fit", str(folder / "edges"), str(folder / "values.csv"), *options]
 
 
@@ -210,7 +220,7 @@ def test_a_killed_run_ends_and_goes_on(launch: Launch, tmp_path: Path) -> None:
         assert checkpoint.exists()
     again = launch(1, *command(killed, tmp_path))
     assert again.returncode == 0, again.stderr
-    assert "going on from killed.checkpoint.json" in again.stderr or "signal 9" not in again.stderr
+    assert "continuing from killed.checkpoint.json" in again.stderr or "signal 9" not in again.stderr
     first, second = (json.loads((folder / "model.json").read_text()) for folder in (tmp_path / "whole", killed))
     for name, value in first["parameters"].items():
         assert second["parameters"][name] == pytest.approx(value, rel=1e-5)
@@ -240,4 +250,4 @@ def test_wrong_options_are_told_once(launch: Launch, tmp_path: Path) -> None:
     write_case(tmp_path, scale_free(), 20)
     ended = launch(2, *command(tmp_path, tmp_path))  # a folder that is there
     assert ended.returncode != 0
-    assert ended.stderr.count("is there already") == 1
+    assert ended.stderr.count("already exists") == 1

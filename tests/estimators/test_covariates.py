@@ -250,17 +250,17 @@ def test_covariates_of_observations_equal_universal_kriging(engine: Any) -> None
 def test_ages_of_cases_are_recovered_and_kept_in_files(tmp_path: Path) -> None:
     graph, _, _ = observed_twice()
     rng = np.random.default_rng(5)
-    nodes = np.repeat(graph.nodes, 4)
+    nodes = np.repeat(graph.nodes[::2], 2)
     cases = pd.DataFrame({"old": rng.integers(0, 2, len(nodes)).astype(float)}, index=nodes)
     f = 0.4 * gm.Matern(2.0, lengthscale=5.0).on(graph).sample(random_state=1).numpy()[0]
-    people = rng.uniform(2.0, 10.0, len(nodes))
+    people = rng.uniform(5.0, 20.0, len(nodes))
     counts = rng.poisson(people * np.exp(f[graph.locate(nodes)] + 0.8 * cases["old"].to_numpy()))
     model = gm.GraphGPRegressor(graph, gm.Matern(2.0), likelihood="poisson")
     model.fit(nodes, counts, exposure=people, covariates=cases.to_numpy())
     row = model.coefficients_.loc["x0"]
-    assert abs(row["mean"] - 0.8) < 3.0 * row["sd"] < 0.5
+    assert abs(row["mean"] - 0.8) < 3.0 * row["sd"] < 1.0
     old, young = (model.predict(covariates={"x0": value}) for value in (1.0, 0.0))
-    assert abs(np.log(old / young).mean() - 0.8) < 0.3
+    assert abs(np.log(old / young).mean() - 0.8) < 0.5
     scores = model.evaluate(nodes, counts, exposure=people, covariates=cases.to_numpy())
     assert scores["nlpd"] < model.loo()["log_density"].mean() * -1.0
     assert (model.exceedance(1.0, covariates={"x0": 1.0}) > model.exceedance(1.0, covariates={"x0": 0.0})).all()

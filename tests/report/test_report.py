@@ -123,7 +123,7 @@ def test_a_field_integrated_over_its_parameters_has_a_page(tmp_path: Path) -> No
     kept = pages.field()
     table = pd.DataFrame(kept._data.y, index=kept.times_, columns=kept.nodes_)
     model = gm.GraphFieldRegressor(kept.graph, gm.Matern(1.5, 2.0, fixed=("nu",))).fit(table)
-    assert len(model.posterior_.components) > 1  # type: ignore[union-attr]
+    assert len(model.posterior_.components) > 1
     model.report(tmp_path / "page.html")
     words, arrays = content_of(tmp_path / "page.html")
     np.testing.assert_allclose(arrays["std"], model.predict_grid(return_std=True)[1].to_numpy().ravel(), rtol=1e-3)

@@ -109,7 +109,7 @@ def reproduce(
     ] = "fast",
     processes: Annotated[int, typer.Option(min=1, help="Processes at work.")] = 2,
 ) -> None:
-    """Make the paper's table and figures again, beside the paper's own.
+    """Reproduce the paper's table and figures, next to the paper's own.
 
     Example: graphmatern reproduce all --out results
     """
@@ -132,7 +132,7 @@ def benchmark(
     report: Annotated[bool, typer.Option("--report", help="Only write the report, from stored results.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for results, report and plots.")] = None,
 ) -> None:
-    """Measure this library next to others, from a checkout of the project, on a quiet machine.
+    """Compare this library with others; needs a checkout of the project and a quiet machine.
 
     Example: graphmatern benchmark traffic --quick --without-peers
     """
@@ -451,7 +451,7 @@ def place(
 
 
 def main() -> None:
-    """Run the command line; what goes wrong is told in a few words."""
+    """Run the command line; errors are reported in a few words."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Greek letters shows question marks

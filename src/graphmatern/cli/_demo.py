@@ -1,4 +1,4 @@
-"""The demonstration: a city and handwritten digits, beside methods that do not know the graph."""
+"""The demonstration: a city and handwritten digits, next to methods that do not use the graph."""
 
 from __future__ import annotations
 

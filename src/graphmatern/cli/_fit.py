@@ -130,7 +130,7 @@ def _say_values(data: ValueReading, path: Path, model: ModelOptions, console: Co
 
 
 def _warn_of_parts(data: ValueReading, console: Console) -> None:
-    """Say where a network falls apart, which is mostly an accident of how it was drawn."""
+    """Warn if a network is not connected, which is mostly an accident of how it was drawn."""
     graph = data.graph
     if graph.n_components == 1:
         return
@@ -138,7 +138,8 @@ def _warn_of_parts(data: ValueReading, console: Console) -> None:
     words = f"the network is in {graph.n_components:,} parts that are not connected"
     if not reached.all():
         words += f"; {int((~reached).sum()):,} nodes are in parts without a value and keep the prior"
-    console.warn(f"{words}. Check the ends of its edges, or use --largest-component")
+    remedy = "Check the ends of its edges" if graph.areas is None else "Bridge gaps between outlines with --tolerance"
+    console.warn(f"{words}. {remedy}, or use --largest-component")
 
 
 def _split(data: ValueReading, holdout: float, seed: int) -> tuple[Any, Any]:
@@ -232,7 +233,7 @@ def _fit(estimator: Any, data: ValueReading, kept: Any) -> None:
 
 
 def _score(estimator: Any, data: ValueReading, held: Any, console: Console) -> None:
-    """Say how well the values that were held out are predicted."""
+    """Report how well the held-out values are predicted."""
     if is_classifier(estimator):
         seen = np.isin(data.values[held].astype(str), estimator.classes_.astype(str))
         if not seen.all():

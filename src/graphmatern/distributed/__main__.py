@@ -36,7 +36,7 @@ def _parser(processes: Processes) -> argparse.ArgumentParser:
         help="learn from edges and values, and write predictions at all nodes",
         description=(
             "Learn from edges and values, and write model.json and predictions/part-*.parquet. A run that was stopped "
-            "goes on from its checkpoint (OUT.checkpoint.json) when it is started again, on any number of processes."
+            "continues from its checkpoint (OUT.checkpoint.json) when it is started again, on any number of processes."
         ),
     )
     fit.add_argument("edges", type=Path, help="table of edges, or folder of such tables (CSV, TSV, Parquet)")
@@ -93,7 +93,7 @@ def _fit(processes: Processes, options: argparse.Namespace) -> None:
     graph = DistributedGraph.from_files(options.edges, **columns, parallel=options.parallel, processes=processes)
     say(f"{graph.n_nodes:,} nodes, {graph.n_edges:,} edges")
     if processes.is_first and checkpoint.exists():
-        say(f"going on from {checkpoint.name}")
+        say(f"continuing from {checkpoint.name}")
     model = GraphGPRegressor(
         graph,
         _kernel(options),

@@ -24,7 +24,7 @@ def check_folder(processes: Processes, folder: str | Path) -> None:
     problem = None
     if processes.is_first:
         if target.exists():
-            problem = f"{str(folder)!r} is there already; remove it, or choose another name"
+            problem = f"{str(folder)!r} already exists; remove it, or choose another name"
         elif not target.parent.is_dir():
             problem = f"there is no folder {str(target.parent)!r}; make it first, or choose another place"
     problem = processes.from_first(problem)

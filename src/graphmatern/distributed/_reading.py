@@ -190,7 +190,7 @@ def read_portions(
             faults.add(one.file, 0, Fault("file", "must be readable", str(wrong), "Write it anew."))
             continue
         if len(table) == 0:
-            remedy = "Remove it, or write it anew."
+            remedy = "Remove it, or write it again."
             faults.add(one.file, 0, Fault("file", "must have rows", "a header alone", remedy))
             continue
         found.append((one, table))

@@ -10,6 +10,7 @@ import pandas as pd
 from graphmatern._validation import FaultList, check_positive, check_whole, note_choice, note_flag
 from graphmatern.errors import KernelError
 from graphmatern.estimators._base import normalisation, reached_by
+from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._field_data import FieldData, read_field
 from graphmatern.estimators._field_results import FieldResults
 from graphmatern.estimators._files import FIELD_ENGINES, spectrum_from_state, spectrum_state
@@ -19,6 +20,7 @@ from graphmatern.estimators._results import noise_of
 from graphmatern.estimators._times import TIME_UNITS, TimeAxis
 from graphmatern.inference import Known, Optimum, eigenpairs_used
 from graphmatern.inference.field import (
+    FieldEffects,
     FieldGrid,
     FieldProblem,
     IterativeOptions,
@@ -71,7 +73,12 @@ class GraphFieldRegressor(FieldResults):
     noise : float, optional
         Starting value of the noise variance, in units in which the values have variance 1.
     mean : {"constant", "zero"}
-        Mean of the field; a constant is integrated out under a flat prior.
+        Mean of the field; a constant is integrated out.
+    covariates : DataFrame, Series or array_like, shape (n_nodes, n_covariates), optional
+        Values at every node that enter the mean linearly, the same at all times, with coefficients that are integrated
+        out (`coefficients_`): a table indexed by node name, or an array in the order of the nodes. Coefficients have a
+        flat prior; ``priors={"coefficients": gm.Normal(1.0)}`` gives them others, as does a covariate's name or
+        "(constant)" in place of "coefficients".
     normalize_y : bool
         Whether to subtract the mean of the values and divide by their standard deviation before all else.
     <optimizer>
@@ -110,6 +117,8 @@ class GraphFieldRegressor(FieldResults):
         The same with the parameters integrated out, for comparing models.
     hyperparameters_ : DataFrame
         What is known about the parameters: mode, mean, sd, 2.5%, 50% and 97.5%; times are in ``time_unit``.
+    coefficients_ : DataFrame
+        Coefficients of the mean, in the units of y: mean, sd, 2.5%, 50% and 97.5%.
     engine_, engine_reason_ : str
         Engine used, and why.
     gradient_norm_ : float
@@ -158,6 +167,7 @@ class GraphFieldRegressor(FieldResults):
         n_eigenpairs: int | None = None,
         noise: float | None = None,
         mean: Literal["constant", "zero"] = "constant",
+        covariates: Any = None,
         normalize_y: bool = True,
         optimizer: Literal["quasi-newton", "lbfgs", "adam"] | None = "quasi-newton",
         max_iterations: int = 200,
@@ -180,6 +190,7 @@ class GraphFieldRegressor(FieldResults):
         self.n_eigenpairs = n_eigenpairs
         self.noise = noise
         self.mean = mean
+        self.covariates = covariates
         self.normalize_y = normalize_y
         self.optimizer = optimizer
         self.max_iterations = max_iterations
@@ -273,12 +284,16 @@ class GraphFieldRegressor(FieldResults):
         grid = self._grid(data, axis, scale)
         probes = default_probes(grid) if self.n_probes is None else self.n_probes
         kernel, time_kernel = (self.kernel, self.time_kernel) if kernels is None else kernels
+        covariates = read_covariates(
+            self.graph, self.covariates, constant=self.mean == "constant", priors=self.priors, y_scale=scale[1]
+        )
+        covariates.check(data.nodes)
         problem = FieldProblem(
             graph=self.graph,
             kernel=kernel,
             time_kernel=time_kernel,
             grid=grid,
-            constant=self.mean == "constant",
+            effects=FieldEffects(covariates.design, covariates.precision(0.0)),
             normalized=bool(uses_normalized(self)),
             n_eigenpairs=self.n_eigenpairs,
             method=method[0],
@@ -295,6 +310,7 @@ class GraphFieldRegressor(FieldResults):
             "_data": data,
             "_axis": axis,
             "_fit": fit,
+            "_covariates": covariates,
             "y_mean_": scale[0],
             "y_scale_": scale[1],
             "engine_": method[0],

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
+    from graphmatern.estimators._covariates import Covariates
     from graphmatern.estimators._field_data import FieldData
     from graphmatern.estimators._times import TimeAxis
     from graphmatern.inference.field import FieldMixture, FieldPosterior
@@ -54,6 +55,7 @@ class FieldResults(GraphEstimator):
     at_bounds_: list[str]
     _data: FieldData
     _axis: TimeAxis
+    _covariates: Covariates
 
     def _marginals(self, *where: Any, observation: bool) -> Normals:
         """Distributions of the field, or of new observations, in normalised units."""
@@ -81,6 +83,18 @@ class FieldResults(GraphEstimator):
         distinct_times, t = np.unique(self._axis.numbers(stamps), return_inverse=True)
         distinct_nodes, s = np.unique(places, return_inverse=True)
         return distinct_times, distinct_nodes, (t, s)
+
+    @property
+    def coefficients_(self) -> pd.DataFrame:
+        """Coefficients of the mean in the units of y; a row per covariate, "(constant)" first.
+
+        Mean, sd, 2.5%, 50% and 97.5%.
+        """
+        self._require_fit()
+        every = self.posterior_.components
+        means = np.stack([one.coefficients for one in every])
+        covariances = np.stack([one.coefficient_covariance for one in every])
+        return self._covariates.in_user_units(self.posterior_.weights, means, covariances, self.y_mean_, self.y_scale_)
 
     def predict(
         self,

@@ -1,4 +1,4 @@
-"""Areas of nodes, such as districts: outlines from whatever people have them in."""
+"""Areas of nodes, such as districts: outlines in any of the usual forms."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def area_rings(shape: Any) -> Rings:
     Raises
     ------
     ValueError, TypeError, KeyError
-        Where it is no area.
+        If it is not an area.
     """
     if isinstance(shape, str):
         shape = required_library("shapely", "reading WKT").from_wkt(shape)

@@ -11,7 +11,15 @@ from graphmatern._progress import duration
 from graphmatern._validation import check_choice
 from graphmatern.errors import KernelError, ResourceError
 from graphmatern.inference.inducing.engine import EigenvectorEngine, InducingEngine
-from graphmatern.inference.markov.cost import LONG, MOST_ENTRIES, block_cost, is_learned, smoothnesses, sparse_cost
+from graphmatern.inference.markov.cost import (
+    LONG,
+    MOST_ENTRIES,
+    begins_roughly,
+    block_cost,
+    is_learned,
+    smoothnesses,
+    sparse_cost,
+)
 from graphmatern.inference.markov.engine import MarkovEngine
 from graphmatern.inference.moments.engine import MomentsEngine
 from graphmatern.inference.spectral.engine import SpectralEngine, eigenpairs_used
@@ -33,6 +41,7 @@ ENGINES: dict[str, type[Engine]] = {
 
 # Seconds of one operation in dense linear algebra, of evaluations of a fit, and of products with one entry and column.
 _PER_FLOP, _EVALUATIONS = 1e-10, 25
+_ASKED_SHARE = 0.4  # of evaluations, by what they take, where a rough search comes first
 _PER_ENTRY = 4e-9  # seconds of one solution, per entry of the factor
 _PER_STEP, _PER_NODE = 2e-3, 3e-7  # seconds of an evaluation through factors beside these, and of each node in it
 _MOST_LARGER = 30.0  # times, beyond which it does not matter how much larger a precision is
@@ -220,8 +229,10 @@ def _block_cost(problem: Problem) -> EngineCost:
     method = f"sparse factors of several fields, smoothness {smoothness}"
     if cost is None:
         return EngineCost("markov", method, np.inf, np.inf, at_least=True)
-    overhead = 10.0 * (_PER_STEP + _PER_NODE * problem.graph.n_nodes)
-    seconds = _evaluations(problem) * (4.0 * cost.seconds + overhead)
+    overhead = 10.0 * _PER_STEP + _PER_NODE * problem.graph.n_nodes
+    # Most evaluations are rough on a large graph.
+    count = _evaluations(problem) * (_ASKED_SHARE if begins_roughly(problem) else 1.0)
+    seconds = count * (4.0 * cost.seconds + overhead)
     return EngineCost("markov", method, seconds, cost.memory_bytes, at_least=cost.seconds > LONG)
 
 

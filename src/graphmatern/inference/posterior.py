@@ -155,9 +155,10 @@ class Posterior(Draws):
         """Linear effects h at some nodes; shape (n_nodes, n_effects)."""
         return self._observations.node_design[nodes] if self._given is None else self._given
 
-    def _where_seen(self, group: Group) -> Posterior:
-        """What to ask of a group's observations."""
-        return self if self._observations.own_design is None else self.given(group.design)
+    def where_seen(self, group: Group) -> Posterior:
+        """What to ask of a group's observations, which may have linear effects of their own."""
+        own = self._observations.own_design is not None or self._given is not None
+        return self.given(group.design) if own else self
 
     @cached_property
     def effects(self) -> list[Effects]:
@@ -379,7 +380,7 @@ class Posterior(Draws):
 
     def at_observations(self, part: Part) -> tuple[Floats, Floats]:
         """Means and variances of η at a part's observations; each of shape (n_latents · n_replicates, n)."""
-        own = self._where_seen(part.group)
+        own = self.where_seen(part.group)
         return own.latent_mean(part.group.nodes), own.latent_variance(part.group.nodes)
 
     def leave_one_out(self) -> Iterator[tuple[Part, Floats, Floats]]:
@@ -398,7 +399,7 @@ class Posterior(Draws):
             if not len(nodes):
                 continue
             rows = self._rows(part)
-            own, unreached = self._where_seen(part.group), part.predictive.unexplained(nodes)
+            own, unreached = self.where_seen(part.group), part.predictive.unexplained(nodes)
             mean, variance = own.latent_mean(nodes)[rows].T, own.latent_variance(nodes)[rows[0]] - unreached
             left = 1.0 - part.precision * variance
             left = np.where(left > _NOTHING_LEFT, left, np.nan)

@@ -340,6 +340,8 @@ class Engine(Family):
     to_gain: float = 1e-6
     #: Longest step of a search in any coordinate.
     longest_step: float = 2.0
+    #: Whether evaluations are rough, until `refine` is called.
+    rough: bool = False
     #: Whether `Conditioned.information` is there to guide a search.
     has_information: bool = False
     #: Whether q is restricted, so that some prior variance stays out of the sites' reach.

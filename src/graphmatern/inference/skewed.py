@@ -51,7 +51,7 @@ class SkewedPosterior(Posterior):
             seen = part.group.nodes
             covariance = part.predictive.covariance_times(nodes, seen, np.eye(len(seen)))
             if self._observations.n_effects:
-                own, its = (self.sensitivity(part, places) for places in (nodes, seen))
+                own, its = self.sensitivity(part, nodes), self.where_seen(part.group).sensitivity(part, seen)
                 covariance = covariance + own @ self.effects[part.latent].covariance @ its.T
             rows = self._rows(part)
             found[rows] = covariance**3 @ self._thirds(part, mean[:, 0], left) / variance[rows] ** 1.5
@@ -61,7 +61,7 @@ class SkewedPosterior(Posterior):
         """The t of each observation, whose mean and variance given all others are known; shape (n,)."""
         nodes, weights = self.likelihood.quadrature
         row = self._rows(part)[0]
-        centre, spread = (find(part.group.nodes)[row] for find in (self.latent_mean, self.latent_variance))
+        centre, spread = (one[row] for one in self.at_observations(part))
         # Quadrature about q, which is close to the likelihood times the cavity.
         away = np.sqrt(spread) * nodes[:, None]
         known = np.isfinite(variance)

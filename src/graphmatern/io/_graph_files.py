@@ -271,7 +271,7 @@ def _from_polygons(file: Path, name: str | None, contiguity: str, tolerance: flo
     """Areas that border on each other."""
     graph = Graph.from_polygons(file, nodes=name, contiguity=contiguity, tolerance=tolerance)  # type: ignore[arg-type]
     shared = "a point or a line" if contiguity == "queen" else "a line"
-    notes = [f"areas, called such as {graph.nodes[0]!r}; those that share {shared} are neighbours"]
+    notes = [f"areas, with names such as {graph.nodes[0]!r}; those that share {shared} are neighbours"]
     return GraphReading(graph, notes)
 
 

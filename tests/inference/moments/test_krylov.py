@@ -189,7 +189,7 @@ def test_predictions_are_those_of_dense_matrices(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("few_are_many")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_variances_of_all_nodes_keep_to_their_stated_errors(dtype: str) -> None:
+def test_variances_of_all_nodes_keep_to_their_stated_errors(dtype: Any) -> None:
     """Observed ones too, which are small; single precision goes through torch."""
     model: Any = gm.GraphGPRegressor(HUBS, TRUE, likelihood=Gaussian(NOISE), optimizer=None, dtype=dtype, **OPTIONS)
     model.fit(NODES, VALUES)

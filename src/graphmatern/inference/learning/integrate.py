@@ -200,8 +200,9 @@ class Effort:
         """How many points are evaluated: fewer where each takes longer, and the density is closer to normal."""
         most = _POINTS[min(n_parameters, len(_POINTS)) - 1] if n_parameters else 1
         share = float(np.clip(_CHEAP / self.count, 0.25, 1.0))
-        if self.exact and self.count <= _CHEAP and n_parameters > 2:
-            share = 2.0  # takes less than a second, and finds the means of parameters to a tenth of a deviation
+        if self.count <= _CHEAP and not self.slow and n_parameters in (3, 4):  # noise with outliers has five
+            # Takes about a second, and finds the means of parameters to a tenth of a deviation.
+            share = 3.0 if self.exact else 2.0
         return max(24, round(most * share * (1.0 if self.exact else 0.8)))
 
     @property

@@ -56,6 +56,7 @@ _DOUBT = 2.0  # nats by which an optimum that rounding touches must be better th
 _ALL_NOISE = 0.1  # prior variance, relative to the noise, at which a search may have missed a better optimum
 _LESS = 3.0  # by which the logarithm of the noise is lowered to look for it
 _ENOUGH_TO_START = 1e-2  # nats to be gained at which a search for a start may stop
+_ENOUGH_NEARBY = 2e-4  # at which one with a good picture of the curvature may
 _ROUNDS = 4  # restarts of the sites, at most
 
 
@@ -323,8 +324,7 @@ def _search_candidate(
         engine.prepare(start[: len(engine.coordinates)])
         if objective.information is not None:
             hessian = _with_priors_curvature(objective, coordinates)
-        # With the curvature known, fewer steps lead as near.
-        enough = to_gain if to_gain is not None else objective.to_gain if hint is None else max(2e-4, objective.to_gain)
+        nearby = hint is not None or engine.rough
 
         def search(start: Floats) -> Optimum:
             return search_minimum(
@@ -334,7 +334,7 @@ def _search_candidate(
                 problem.search,
                 hessian=hessian,
                 first_step=objective.first_step,
-                to_gain=enough,
+                to_gain=_enough(objective, engine, nearby, to_gain),
                 longest_step=engine.longest_step,
             )
 
@@ -350,14 +350,22 @@ def _search_candidate(
                         elsewhere = search(rival)
                         count += elsewhere.n_evaluations
                         optimum = min(optimum, elsewhere, key=lambda one: one.value)
+            curvature = optimum.hessian if engine.rough else None
             if not objective.restart(optimum, penalised):
                 break
-            start = optimum.position
+            start, hessian = optimum.position, hessian if curvature is None else curvature
         if not problem.exact:  # what was approximate on the way is to be exact now
             objective.finish()
             value, gradient = penalised(optimum.position)
             optimum = replace(optimum, value=value, gradient=gradient)
         return replace(optimum, n_evaluations=count), objective, penalised
+
+
+def _enough(objective: Any, engine: Engine, nearby: bool, to_gain: float | None) -> float:
+    """Nats to be gained at which a search may stop: more while evaluations are rough, or the curvature is known."""
+    if to_gain is None:
+        to_gain = max(_ENOUGH_NEARBY, objective.to_gain) if nearby else objective.to_gain
+    return max(to_gain, _ENOUGH_TO_START) if engine.rough else to_gain
 
 
 def _start_of_simpler(problem: Problem, engine: Engine) -> Floats | None:

@@ -48,6 +48,8 @@ class Optimum:
         Whether the optimiser converged.
     message : str
         Why it stopped.
+    hessian : ndarray, shape (n_parameters, n_parameters), optional
+        What BFGS takes for the curvature there.
     """
 
     position: Floats
@@ -56,6 +58,7 @@ class Optimum:
     n_evaluations: int
     converged: bool
     message: str
+    hessian: Floats | None = None
 
 
 def find_minimum(
@@ -138,7 +141,8 @@ def find_minimum(
             bearable = np.clip(_NEAR * np.sqrt(np.maximum(np.diag(model), 0.0)), _STEEP, _STEEPER)
             steep = not trusted and _steepest(optimum.position, optimum.gradient / bearable, low, high) > 1.0
             if (optimum.converged and not steep) or (steps == max_iterations and not callable(hessian)):
-                return replace(optimum, n_evaluations=counted.count, converged=optimum.converged and not steep)
+                settled = optimum.converged and not steep
+                return replace(optimum, n_evaluations=counted.count, converged=settled, hessian=model)
             # In a curved valley L-BFGS forgets what no longer holds.
             start, at_start = optimum.position, (optimum.value, optimum.gradient)
         size = max(1.0, float(np.abs(at_start[1]).max(initial=0.0)) / first_step)

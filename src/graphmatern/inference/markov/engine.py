@@ -20,7 +20,7 @@ from graphmatern.errors import KernelError, ResourceError
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
 from graphmatern.inference.learning.rehearsal import is_large, part_of_graph
 from graphmatern.inference.markov.areal import areal_engine
-from graphmatern.inference.markov.cost import is_learned, prefers_solves, smoothnesses
+from graphmatern.inference.markov.cost import ROUGHLY, is_learned, prefers_solves, smoothnesses
 from graphmatern.inference.markov.precision import markov_precision
 from graphmatern.inference.markov.process import MarkovProcess, Workspace
 from graphmatern.inference.markov.scale import moves_variance, scale_coordinate
@@ -44,7 +44,7 @@ __all__ = ["MarkovEngine"]
 _OPEN_SECONDS = 5.0  # of one factorisation, for smoothnesses that are only tried
 _OPERATIONS_PER_SECOND = 3e10
 _LOG_RANGE = 30.0  # of the amplitude, either way; the variance has bounds of its own
-_ACCURATE = 1e-4  # estimated relative error up to which a smoothness that nobody asked for may be chosen
+_ACCURATE = 1e-4  # estimated relative error up to which a smoothness may be chosen unasked
 
 
 class MarkovEngine(Engine):
@@ -89,8 +89,9 @@ class MarkovEngine(Engine):
 
     @classmethod
     def rehearsal(cls, problem: Problem) -> Problem | None:
-        """Part of a large graph."""
-        return part_of_graph(problem) if is_large(problem) else None
+        """Part of a large graph, roughly where smoothnesses are approximate."""
+        part = part_of_graph(problem) if is_large(problem) else None
+        return None if part is None else replace(part, relative_error=max(problem.relative_error, ROUGHLY))
 
     @classmethod
     def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Engine]]:

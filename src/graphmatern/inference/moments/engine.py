@@ -151,7 +151,7 @@ class MomentsEngine(Engine):
             raise ResourceError(
                 f"polynomials of degree {self._most_degree:,} cannot express this kernel on this graph, whose "
                 f"Laplacian has eigenvalues up to {self._operator.high:.3g}. Use normalized=True, engine='markov' on "
-                "road-like graphs, or engine='spectral' with some hundred eigenpairs."
+                "road-like graphs, or engine='spectral' with a few hundred eigenpairs."
             )
         for _ in range(40):
             middle = 0.5 * (low + high)
@@ -177,7 +177,7 @@ class MomentsEngine(Engine):
             raise ResourceError(
                 "likelihoods other than Gaussian noise need dense matrices between the observed nodes, here "
                 f"{count:,}; engine='moments' makes them for up to {self.most_dense:,}. Use engine='spectral' with "
-                "some hundred eigenpairs, engine='markov' where the graph does not fill in, or fewer observations."
+                "a few hundred eigenpairs, engine='markov' where the graph does not fill in, or fewer observations."
             )
         n, width = (
             self._problem.graph.n_nodes,
@@ -188,7 +188,7 @@ class MomentsEngine(Engine):
             raise ResourceError(
                 f"moments of {count:,} observed nodes need about {format_bytes(needed)} of memory, of "
                 f"{format_bytes(available_memory())} available. Use fewer observations, engine='markov' where the "
-                "graph does not fill in, or engine='spectral' with some hundred eigenpairs."
+                "graph does not fill in, or engine='spectral' with a few hundred eigenpairs."
             )
 
     # ------------------------------------------------------------------ degrees

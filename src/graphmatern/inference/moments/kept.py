@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KeptMoments", "kept_moments"]
 
-_ENTRIES = 2**26  # of moments between nodes: some hundred nodes
+_ENTRIES = 2**26  # of moments between nodes: a few hundred nodes
 _AT_ONCE = 64
 
 

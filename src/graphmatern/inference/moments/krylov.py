@@ -119,7 +119,7 @@ def conjugate_gradients(
             raise NumericalError(
                 f"conjugate gradients did not converge in {_MOST_ITERATIONS:,} iterations. Likely causes: (a) hardly "
                 'any noise: bound it, as with bounds={"noise": (1e-4, 10.0)}; (b) a lengthscale that spans the '
-                "graph. engine='spectral' with some hundred eigenpairs suits both."
+                "graph. engine='spectral' with a few hundred eigenpairs suits both."
             )
         image = times(direction)
         step = size / rows.dots(direction, image)
@@ -272,7 +272,7 @@ class KrylovConditioned(Conditioned):
         if (precision < 0.0).any():
             raise ResourceError(
                 "sites that are negative need dense matrices, for which there are too many observations. Use "
-                "engine='spectral' with some hundred eigenpairs."
+                "engine='spectral' with a few hundred eigenpairs."
             )
         self._process, self.accuracy, self._rows = process, process.accuracy, process.rows
         self.nodes, self._place = np.unique(group.nodes, return_inverse=True)
@@ -400,7 +400,7 @@ class KrylovConditioned(Conditioned):
         """Not known without a dense matrix."""
         raise ResourceError(
             f"likelihoods other than Gaussian noise need the variances at all observations, which are too many "
-            f"({self._n_nodes:,} nodes) without a dense matrix. Use engine='spectral' with some hundred eigenpairs, "
+            f"({self._n_nodes:,} nodes) without a dense matrix. Use engine='spectral' with a few hundred eigenpairs, "
             "or fewer observations."
         )
 
