@@ -345,8 +345,10 @@ def normalisation(values: NDArray[np.float64], *, robust: bool = False) -> tuple
     return float(np.ldexp(middle, unit)), float(np.ldexp(spread, unit))
 
 
-def reached_by(graph: Graph, nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each node shares its connected component with one of some nodes; shape (n_nodes,)."""
+def reached_by(graph: Graph, nodes: NDArray[np.int64], *, everywhere: bool = False) -> NDArray[np.bool_]:
+    """Whether each node shares its component with one of some nodes, or data reach everywhere; shape (n_nodes,)."""
+    if everywhere:
+        return np.ones(graph.n_nodes, dtype=bool)
     reached = np.zeros(graph.n_components, dtype=bool)
     reached[graph.components[nodes]] = True
     return np.asarray(reached[graph.components])

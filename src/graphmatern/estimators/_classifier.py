@@ -18,6 +18,7 @@ from graphmatern._validation import (
 from graphmatern.errors import KernelError, TableError
 from graphmatern.estimators._base import reached_by
 from graphmatern.estimators._class_results import ClassificationResults
+from graphmatern.estimators._features import read_features
 from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
 from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
 from graphmatern.estimators._labels import LabelData, label_array, read_labels, stored_labels
@@ -82,12 +83,13 @@ class GraphGPClassifier(ClassificationResults):
         themselves than they should be. "bernoulli" is for two classes and has one process. "auto" is "probit", or
         "robustmax" where there are too many labels and for ``inference="inducing"`` and "eigenvectors". A likelihood
         object sets what these names leave at their defaults.
-    inference : {"auto", "spectral", "markov", "moments", "eigenvectors", "inducing"}
+    inference : {"auto", "spectral", "markov", "moments", "features", "eigenvectors", "inducing"}
         How to compute. "spectral" (any kernel), "markov" (Matérn; large road-like graphs) and "moments" (any kernel;
-        large graphs of any other kind) agree with each other; "auto" chooses one of them. "eigenvectors" and "inducing"
+        large graphs of any other kind) agree with each other; "auto" chooses one of them. "features" is the only one that takes features, and is chosen where there are some. "eigenvectors" and "inducing"
         restrict the posterior to leading eigenvectors or inducing nodes, and can learn from batches.
     engine : str, optional
         Another word for ``inference``, as `GraphGPRegressor` has it; give one of the two.
+    <features>
     classes : sequence of hashable, optional
         All labels there are; by default those of a categorical Series, or those that occur. Classes without labelled
         nodes have a process like the others.
@@ -165,6 +167,7 @@ class GraphGPClassifier(ClassificationResults):
         likelihood: Literal["auto", "probit", "softmax", "robustmax", "bernoulli"] | Categorical = "auto",
         inference: str = "auto",
         engine: str | None = None,
+        features: Any = None,
         classes: Sequence[Any] | None = None,
         normalized: bool | None = None,
         n_eigenpairs: int | None = None,
@@ -193,6 +196,7 @@ class GraphGPClassifier(ClassificationResults):
         self.likelihood = likelihood
         self.inference = inference
         self.engine = engine
+        self.features = features
         self.classes = classes
         self.normalized = normalized
         self.n_eigenpairs = n_eigenpairs
@@ -328,6 +332,7 @@ class GraphGPClassifier(ClassificationResults):
                 "compares": True,
                 "settings": settings,
                 "integrate": self.integrate,
+                "features": read_features(self.graph, self.features),
                 **options,
             }
         )
@@ -355,7 +360,7 @@ class GraphGPClassifier(ClassificationResults):
             "n_clipped_": fit.n_clipped,
             "n_evaluations_": fit.optimum.n_evaluations,
             "at_bounds_": fit.at_bounds,
-            "informed_": reached_by(self.graph, data.nodes),
+            "informed_": reached_by(self.graph, data.nodes, everywhere=fit.kernel.uses_features),
         }
 
     # ------------------------------------------------------------------ more labels

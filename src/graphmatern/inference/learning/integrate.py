@@ -77,6 +77,7 @@ def default_priors(problem: Problem) -> dict[str, Prior]:
       the scale is that of a standard deviation, and df − 2 is around 8, within a factor of 20.
     * dispersion of counts: log-normal around 0.3, within a factor of 19. Laziness is Beta(2, 2), the share
       of zeros uniform.
+    * of features, smoothing is log-normal around three edges, within a factor of 7 with 95 %, and bandwidth around 1.
     * of areas, mixing is Beta(1/2, 1/2), and the standard deviation has a `PCPrior`: above 1 with 1 % for rates and
       classes (Simpson et al. 2017), above three times that of the data for measurements.
     """
@@ -104,6 +105,8 @@ def weak_priors(graph: Graph, normalized: bool, rules: PriorsAndBounds, spread: 
         "laziness": Beta(2.0, 2.0),
         "mixing": Beta(0.5, 0.5),
         "zeros": Beta(1.0, 1.0),
+        "smoothing": LogNormal(3.0 * edge, 1.0),
+        "bandwidth": LogNormal(1.0, 1.0),
     }
     for word, (low, high) in rules.bounds.items():
         if word in usual and word not in ("laziness", "mixing", "zeros"):  # whoever gives bounds knows more than we do
@@ -145,7 +148,7 @@ def is_worth_it(count: int, n_nodes: int, engine: str) -> bool:
     engine : str
         Name of the engine, or of a field's method.
     """
-    most = _MOST_NODES_OF_MOMENTS if engine == "moments" else _MOST_NODES
+    most = _MOST_NODES_OF_MOMENTS if engine in ("moments", "features") else _MOST_NODES
     return count <= _MOST_OBSERVATIONS and n_nodes <= most
 
 
@@ -192,7 +195,7 @@ class Effort:
     @classmethod
     def of(cls, problem: Problem, engine: str) -> Effort:
         """What suits a problem, with an engine."""
-        slow = problem.likelihood.n_latents > 1 or engine == "moments"
+        slow = problem.likelihood.n_latents > 1 or engine in ("moments", "features")
         areas = isinstance(problem.kernel, ArealKernel)
         return cls(problem.observations.count, problem.exact, slow, _is_normal(problem), areas)
 
