@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from graphmatern.kernels import Leroux as Leroux
     from graphmatern.kernels import LinearFeatures as LinearFeatures
     from graphmatern.kernels import Matern as Matern
-    from graphmatern.kernels import RBFFeatures as RBFFeatures
     from graphmatern.kernels import RandomWalk as RandomWalk
+    from graphmatern.kernels import RBFFeatures as RBFFeatures
     from graphmatern.kernels import heat_flow as heat_flow
 
 _SUBMODULES = ("datasets", "errors", "graph", "io", "interop", "kernels", "likelihoods", "metrics", "plotting")

@@ -85,8 +85,9 @@ class GraphGPClassifier(ClassificationResults):
         object sets what these names leave at their defaults.
     inference : {"auto", "spectral", "markov", "moments", "features", "eigenvectors", "inducing"}
         How to compute. "spectral" (any kernel), "markov" (Matérn; large road-like graphs) and "moments" (any kernel;
-        large graphs of any other kind) agree with each other; "auto" chooses one of them. "features" is the only one that takes features, and is chosen where there are some. "eigenvectors" and "inducing"
-        restrict the posterior to leading eigenvectors or inducing nodes, and can learn from batches.
+        large graphs of any other kind) agree with each other; "auto" chooses one of them. "features" is the
+        only one that takes features, and is chosen where there are some. "eigenvectors" and "inducing" restrict the
+        posterior to leading eigenvectors or inducing nodes, and can learn from batches.
     engine : str, optional
         Another word for ``inference``, as `GraphGPRegressor` has it; give one of the two.
     <features>

@@ -40,13 +40,11 @@ def read_features(graph: Graph, features: Any) -> FeatureMatrix | None:
     if features is None:
         return None
     faults = FaultList("nothing was fitted", TableError)
-    values = _in_order(graph, features, faults)
+    values: Any = _in_order(graph, features, faults)
     faults.raise_if_any()
-    numbers = values.data if issparse(values) else values
-    if not np.isfinite(numbers).all():
-        rows = np.unique(values.tocoo().coords[0][~np.isfinite(values.tocoo().data)]) if issparse(values) else (
-            np.flatnonzero(~np.isfinite(values).all(axis=1))
-        )
+    sparse = bool(issparse(values))
+    rows = _broken_rows(values, sparse)
+    if len(rows):
         received = f"NaN or infinite for {abbreviate(graph.nodes[rows])}"
         remedy = "Fill these in, by 0 or an average, or drop the columns."
         raise faults.raise_now("features", "must be finite numbers at every node", received, remedy)
@@ -59,6 +57,14 @@ def read_features(graph: Graph, features: Any) -> FeatureMatrix | None:
     return FeatureMatrix(values)
 
 
+def _broken_rows(values: Any, sparse: bool) -> NDArray[np.int64]:
+    """Rows with entries that are not finite."""
+    if sparse:
+        entries = values.tocoo()
+        return np.unique(entries.coords[0][~np.isfinite(entries.data)])
+    return np.flatnonzero(~np.isfinite(values).all(axis=1))
+
+
 def _in_order(graph: Graph, features: Any, faults: FaultList) -> Any:
     """Features in the order of the nodes, as a sparse matrix or an array of floats."""
     n = graph.n_nodes
@@ -67,7 +73,7 @@ def _in_order(graph: Graph, features: Any, faults: FaultList) -> Any:
     if isinstance(features, pd.DataFrame):
         return _rows_of_table(graph, features, faults)
     if issparse(features):
-        values = csr_array(features, dtype=np.float64)
+        values: Any = csr_array(features, dtype=np.float64)  # type: ignore[call-overload]
     else:
         values = as_numbers(features, "features", FaultList("nothing was fitted", TableError))  # NaN for what is none
         values = values[:, None] if values.ndim == 1 else values
@@ -96,7 +102,7 @@ def _rows_of_table(graph: Graph, features: pd.DataFrame, faults: FaultList) -> A
     order = np.empty(graph.n_nodes, dtype=np.int64)
     order[codes[known]] = np.flatnonzero(known)
     if features.shape[1] and all(isinstance(kind, pd.SparseDtype) for kind in features.dtypes):
-        return csr_array(features.sparse.to_coo(), dtype=np.float64)[order]
+        return csr_array(features.sparse.to_coo(), dtype=np.float64)[order]  # type: ignore[attr-defined]
     return features.to_numpy(dtype=np.float64, na_value=np.nan)[order]
 
 

@@ -42,10 +42,11 @@ _SHARED = {
         "DataFrame, array_like or scipy sparse matrix, shape (n_nodes, n_features), optional",
         (
             "What is known at every node, such as the words of a paper: a table indexed by node name, or rows in the\n"
-            "order of the nodes. The process then has a part on features as well, by default beside a Matérn kernel on\n"
-            "the graph: `gm.CosineFeatures` where features are sparse or counts, else `gm.RBFFeatures`, after smoothing\n"
-            "over the graph by a filter whose lengthscale is learned. ``kernel`` says otherwise: see there, and\n"
-            "`gm.LinearFeatures` and `gm.Interaction`. Sparse features stay sparse; dense ones are standardised."
+            "order of the nodes. The process then has a part on features as well, smoothed over the graph by a filter\n"
+            "whose lengthscale is learned: by default `gm.CosineFeatures` where features are sparse or counts, else\n"
+            "`gm.RBFFeatures`, beside a Matérn kernel. ``kernel`` can be any sum of kernels on the graph, on features\n"
+            "(`gm.LinearFeatures` too) and `gm.Interaction`. Sparse features stay sparse, others are standardised.\n"
+            "Smoothing is on the plain Laplacian unless ``normalized`` says otherwise or degrees are very unequal."
         ),
     ),
     "optimizer": (

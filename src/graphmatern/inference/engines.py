@@ -43,7 +43,9 @@ _COMBINATIONS = 60  # of moments that are kept, about
 _SCORINGS, _COLUMNS_OF_MANY = 8, 600  # evaluations with many observations, and columns that each multiplies, about
 _SOON = 5.0  # seconds of a fit that need not be faster
 _UNEQUAL = 10.0  # largest degree, relative to the mean, from which on the plain Laplacian is a poor guide
-_STEEP = 400.0  # largest degree, in mean weights of an edge, from which on the plain Laplacian takes long to smooth with
+_STEEP = (
+    400.0  # largest degree, in mean weights of an edge, from which on the plain Laplacian takes long to smooth with
+)
 _WORTH = 3.0  # how many times as fast another engine must be to be preferred to all eigenpairs
 _FASTER = 5.0  # how many times as fast moments must be to be preferred to factors, which bear longer lengthscales
 
@@ -125,8 +127,8 @@ def _with_features(problem: Problem, wanted: str) -> Choice:
         raise faults.raise_now("engine", rule, repr(wanted), "Leave it out, or leave out `features`.")
     observed, normalized, note = len(np.unique(problem.observations.nodes)), problem.normalized, ""
     if normalized is None:
-        weights = problem.graph.weights.data
-        normalized = float(problem.graph.degrees.max(initial=0.0)) > _STEEP * (float(weights.mean()) if len(weights) else 1)
+        weights, degrees = problem.graph.weights.data, problem.graph.degrees
+        normalized = bool(len(weights)) and float(degrees.max()) > _STEEP * float(weights.mean())
         note = ", on the normalised Laplacian as degrees are very unequal" if normalized else ""
     words = f"{problem.features.n_features:,} feature{'s' if problem.features.n_features > 1 else ''}"
     return Choice(FeatureEngine.name, f"{words} at each node: exact at {observed:,} observed nodes{note}", normalized)

@@ -138,12 +138,16 @@ class LinearFeatures(FeatureKernel):
     Examples
     --------
     >>> import graphmatern as gm
-    >>> gm.Matern() + gm.LinearFeatures(filter="none")
-    Matern(nu=1.5, lengthscale=1, variance=1) + LinearFeatures(filter='none', smoothing=2, variance=1, fixed=('smoothing',))
+    >>> gm.LinearFeatures(filter="none")
+    LinearFeatures(filter='none', smoothing=2, variance=1, fixed=('smoothing',))
     """
 
     def __init__(
-        self, smoothing: float = 2.0, variance: float = 1.0, filter: str = "matern", fixed: Iterable[str] = ()  # noqa: A002
+        self,
+        smoothing: float = 2.0,
+        variance: float = 1.0,
+        filter: str = "matern",  # noqa: A002
+        fixed: Iterable[str] = (),
     ) -> None:
         super().__init__(smoothing=smoothing, variance=variance, filter=filter, fixed=fixed)
 
@@ -183,7 +187,11 @@ class CosineFeatures(FeatureKernel):
     """
 
     def __init__(
-        self, smoothing: float = 2.0, variance: float = 1.0, filter: str = "matern", fixed: Iterable[str] = ()  # noqa: A002
+        self,
+        smoothing: float = 2.0,
+        variance: float = 1.0,
+        filter: str = "matern",  # noqa: A002
+        fixed: Iterable[str] = (),
     ) -> None:
         super().__init__(smoothing=smoothing, variance=variance, filter=filter, fixed=fixed)
 
@@ -203,7 +211,7 @@ def _inverse_root(norms: torch.Tensor, spread: float) -> torch.Tensor:
 
 
 class RBFFeatures(FeatureKernel):
-    """Falls with the distance between smoothed features, σ² exp(−|z − z′|² / (2 b² s)): for effects that are not linear.
+    """Falls with the distance between smoothed features, σ² exp(−|z − z′|² / (2 b² s)): for any smooth effect.
 
     Parameters
     ----------

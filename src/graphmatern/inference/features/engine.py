@@ -1,7 +1,7 @@
 """The engine for features and the graph together: exact inference between the observed nodes.
 
-The part on the graph comes from the moments engine, parts on features from their smoothed inner products; their sum is
-a matrix of observed × observed nodes, differentiable in every parameter. All nodes are seen for predictions only.
+The part on the graph comes from eigenpairs or moments, parts on features from their smoothed inner products; their sum
+is a matrix of observed × observed nodes, differentiable in every parameter. All nodes matter for predictions only.
 """
 
 from __future__ import annotations
@@ -11,26 +11,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import torch
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError, ResourceError
+from graphmatern.inference.features.graph_part import GraphPart, graph_part
+from graphmatern.inference.features.observed import ObservedFeatures
 from graphmatern.inference.features.prior import FeaturePart, JointPrior
 from graphmatern.inference.features.process import FeatureProcess, Terms, variance_of
-from graphmatern.inference.features.smoothing import ObservedFeatures, Smoother
+from graphmatern.inference.features.smoothing import smoother_for
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, free_parameters, move_parameters
 from graphmatern.inference.moments.engine import MomentsEngine
-from graphmatern.inference.moments.operator import laplacian_operator
-from graphmatern.inference.moments.process import MomentProcess, ObservedNodes
+from graphmatern.inference.moments.process import ObservedNodes
 from graphmatern.inference.process import Engine
 from graphmatern.inference.spectral.engine import starting_kernel
-from graphmatern.kernels import CosineFeatures, Matern, RBFFeatures, SumKernel, kernel_terms
+from graphmatern.kernels import CosineFeatures, Matern, RBFFeatures, kernel_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from graphmatern.inference.features.graph_part import AtObserved
     from graphmatern.inference.features.matrix import FeatureMatrix
     from graphmatern.inference.learning.problem import Problem
     from graphmatern.inference.observations import Group
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["FeatureEngine", "default_kernel"]
 
 _START_SMOOTHING = 2.0
-_TOLERANCE_OF_PREDICTIONS = 1e-9
 _TYPICAL = ((2.0, 1.0), (8.0, 4.0))  # lengthscales of the graph's part, and of smoothing, to start from
 
 
@@ -79,20 +79,15 @@ class FeatureEngine(Engine):
         self._raw, self.coordinates, self.start = free_parameters(self._kernel, problem.rules)
         self._observed = ObservedNodes(groups)
         self._check_size()
-        self._operator = laplacian_operator(
-            problem.graph, bool(problem.normalized), problem.n_threads, problem.device, problem.dtype
-        )
-        self._smoother = Smoother(self._operator, self._matrix)
         self._features = [
-            ObservedFeatures(self._smoother, self._observed.nodes, kernel) for kernel in self._on_features
+            ObservedFeatures(smoother_for(problem, kernel), self._observed.nodes, kernel)
+            for kernel in self._on_features
         ]
-        self._graph: MomentsEngine | None = None
-        self._places = np.zeros(0, dtype=np.int64)
+        self._graph: GraphPart | None = None
+        owners = {id(raw) for term in self._on_graph for raw in term.parameters()}
+        self._places = np.flatnonzero([id(raw) in owners for raw in self._raw])
         if self._on_graph:
-            own = self._on_graph[0] if len(self._on_graph) == 1 else SumKernel(*self._on_graph)
-            self._graph = MomentsEngine(replace(problem, kernel=copy.deepcopy(own)), groups)
-            owners = {id(raw) for term in self._on_graph for raw in term.parameters()}
-            self._places = np.flatnonzero([id(raw) in owners for raw in self._raw])
+            self._graph = graph_part(problem, self._on_graph, self._observed.nodes, groups)
         self._bound()
 
     def _check_size(self) -> None:
@@ -106,13 +101,15 @@ class FeatureEngine(Engine):
     def _bound(self) -> None:
         """Bound lengthscales by what polynomials can express."""
         if self._graph is not None:
-            for place, one in zip(self._places, self._graph.coordinates, strict=True):
-                self.coordinates[place] = replace(self.coordinates[place], low=one.low, high=one.high)
+            bounded = self._graph.bounded([self.coordinates[place] for place in self._places])
+            for place, coordinate in zip(self._places, bounded, strict=True):
+                self.coordinates[place] = coordinate
         for own in self._features:
-            for place, raw in enumerate(self._raw):
+            longest = float(np.log(own.smoother.longest))
+            for number, raw in enumerate(self._raw):
                 if raw is own.kernel.raw_smoothing:
-                    one = self.coordinates[place]
-                    self.coordinates[place] = replace(one, high=min(one.high, float(np.log(own.longest))))
+                    one = self.coordinates[number]
+                    self.coordinates[number] = replace(one, high=min(one.high, longest))
 
     @classmethod
     def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Self]]:
@@ -123,31 +120,22 @@ class FeatureEngine(Engine):
     def at(self, position: Floats) -> FeatureProcess:
         """Return the process at some coordinates."""
         move_parameters(self._raw, position)
-        graph, tensor, here = None, None, position.copy()
-        if self._graph is not None:
-            process = self._graph.at(position[self._places])
-            assert isinstance(process, MomentProcess)
-            tensor = torch.tensor(process.node_covariance, requires_grad=True)
-            graph = process, self._places
-        terms = Terms(tensor, self._on_graph, self._features, self._interactions)
-        own = None if graph is None else graph[0]
+        own = None if self._graph is None else self._graph.at(position[self._places])
+        terms = Terms(None if own is None else own.covariance, self._on_graph, self._features, self._interactions)
+        here = position.copy()
 
         def prior() -> JointPrior:
             return self._prior(here, own)
 
-        return FeatureProcess(self._observed, self.groups, terms, self._raw, graph, prior)
+        pull_back = None if own is None else own.pull_back
+        return FeatureProcess(self._observed, self.groups, terms, self._raw, pull_back, self._places, prior)
 
-    def _prior(self, position: Floats, graph: MomentProcess | None) -> JointPrior:
+    def _prior(self, position: Floats, graph: AtObserved | None) -> JointPrior:
         """The process on all nodes."""
         move_parameters(self._raw, position)
-        parts = []
-        for kernel in self._on_features:
-            value = float(kernel.smoothing.item())
-            coefficients = self._smoother.coefficients(kernel, value, _TOLERANCE_OF_PREDICTIONS)
-            parts.append(FeaturePart(self._smoother, copy.deepcopy(kernel), coefficients))
         return JointPrior(
-            None if graph is None else graph.prior,  # type: ignore[arg-type]
-            parts,
+            None if graph is None else graph.prior(),
+            [FeaturePart(own.smoother, copy.deepcopy(own.kernel)) for own in self._features],
             interaction=sum(float(one.variance.item()) for one in self._interactions),
             graph_variance=sum(float(variance_of(one).item()) for one in self._on_graph),
             n_nodes=self._problem.graph.n_nodes,

@@ -10,12 +10,14 @@ import torch
 from graphmatern.inference.dense import root_of
 from graphmatern.inference.moments.prior import NodePrior
 from graphmatern.inference.observations import sum_by_node
+from graphmatern.kernels import RBFFeatures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from graphmatern.inference.features.graph_part import EigenPrior
     from graphmatern.inference.features.smoothing import Smoother
     from graphmatern.inference.moments.prior import PriorField
     from graphmatern.kernels import FeatureKernel
@@ -43,12 +45,11 @@ class FeaturePart:
         Polynomials of the Laplacian, and the features.
     kernel : FeatureKernel
         A copy, whose parameters stay.
-    coefficients : ndarray, shape (degree + 1,)
-        Of Φ.
     """
 
-    def __init__(self, smoother: Smoother, kernel: FeatureKernel, coefficients: Floats) -> None:
-        self.smoother, self.kernel, self.coefficients = smoother, kernel, coefficients
+    def __init__(self, smoother: Smoother, kernel: FeatureKernel) -> None:
+        self.smoother, self.kernel = smoother, kernel
+        self.smoothing = float(kernel.smoothing.item())
         self.variance = float(kernel.variance.item())
         self._spread = smoother.matrix.spread(kernel.takes_differences)
         self._family: list[FeaturePart] = [self]
@@ -65,23 +66,17 @@ class FeaturePart:
     def _rows(self, nodes: Longs) -> Floats:
         """Smoothed features of some nodes, each once; shape (n, p)."""
         if self._kept is not None:
-            return self._kept[nodes]
-        return self.smoother.rows(nodes, self.coefficients[:, None])[0]
-
-    def _stack(self) -> Floats:
-        """Coefficients of the family's filters; shape (degree + 1, n_members)."""
-        found = np.zeros((max(len(one.coefficients) for one in self._family), len(self._family)))
-        for place, one in enumerate(self._family):
-            found[: len(one.coefficients), place] = one.coefficients
-        return found
+            return np.asarray(self._kept[nodes])
+        return np.asarray(self.smoother.rows(nodes, [self.smoothing])[0])
 
     def _column_blocks(self) -> Iterator[tuple[slice, Floats]]:
         """Smoothed features of all nodes, of all members, some at a time; each of shape (n_members, n_nodes, k)."""
-        stacked, p = self._stack(), self.smoother.matrix.n_features
+        smoothings, matrix = [one.smoothing for one in self._family], self.smoother.matrix
+        p = matrix.n_features
         width = max(32, self.smoother.width // len(self._family))
         for start in range(0, p, width):
             stop = min(start + width, p)
-            yield slice(start, stop), self.smoother.columns(start, stop, stacked)
+            yield slice(start, stop), self.smoother.smooth(matrix.block(start, stop), smoothings)
 
     def _keep(self) -> None:
         """Keep smoothed features of all nodes, for the whole family, where these are few enough."""
@@ -94,7 +89,7 @@ class FeaturePart:
                 for own, one in zip(every, found, strict=True):
                     own[:, part] = one
         else:
-            every = list(self.smoother.rows(np.arange(n), self._stack()))
+            every = list(self.smoother.rows(np.arange(n), [one.smoothing for one in self._family]))
         for one, own in zip(self._family, every, strict=True):
             one._kept, one._norms = own, np.einsum("ij,ij->i", own, own)
 
@@ -147,8 +142,8 @@ class FeaturePart:
 
     def _unit(self, inner: Floats, left: Floats, right: Floats) -> Floats:
         with torch.no_grad():
-            tensors = (torch.from_numpy(np.ascontiguousarray(one)) for one in (inner, left, right))
-            return np.asarray(self.kernel.between(*tensors, self._spread).numpy())
+            first, second, third = (torch.from_numpy(np.ascontiguousarray(one)) for one in (inner, left, right))
+            return np.asarray(self.kernel.between(first, second, third, self._spread).numpy())
 
     def unit_variances(self, nodes: Longs) -> Floats:
         """The kernel of nodes with themselves; shape (n,)."""
@@ -163,7 +158,8 @@ class FeaturePart:
             with torch.no_grad():
                 scale = self.kernel.at(torch.from_numpy(every), self._spread).numpy()
             return np.asarray(scores * np.sqrt(scale / np.maximum(every, 1e-300))[:, None])
-        width = float(self.kernel.bandwidth.item()) * np.sqrt(self._spread)  # type: ignore[attr-defined]
+        assert isinstance(self.kernel, RBFFeatures)
+        width = float(self.kernel.bandwidth.item()) * np.sqrt(self._spread)
         found = np.zeros((self.smoother.n_nodes, count))
         for _ in range(0, _WAVES, _AT_ONCE):
             waves = self._times(rng.standard_normal((self.smoother.matrix.n_features, _AT_ONCE)) / width)
@@ -172,10 +168,10 @@ class FeaturePart:
         return np.asarray(found * np.sqrt(2.0 / _WAVES))
 
     def _times(self, columns: Floats) -> Floats:
-        """z times columns at all nodes; shape (n_nodes, k)."""
+        """Z times columns at all nodes; shape (n_nodes, k)."""
         if self._kept is not None:
             return np.asarray(self._kept @ columns)
-        return self.smoother.smooth(self.smoother.matrix.times(columns), self.coefficients[:, None])[0]
+        return np.asarray(self.smoother.smooth(self.smoother.matrix.times(columns), [self.smoothing])[0])
 
 
 class JointPrior(NodePrior):
@@ -183,7 +179,7 @@ class JointPrior(NodePrior):
 
     Parameters
     ----------
-    graph : PriorField, optional
+    graph : PriorField or EigenPrior, optional
         The part on the graph.
     parts : sequence of FeaturePart
         Parts on features.
@@ -195,7 +191,7 @@ class JointPrior(NodePrior):
 
     def __init__(
         self,
-        graph: PriorField | None,
+        graph: PriorField | EigenPrior | None,
         parts: Sequence[FeaturePart],
         *,
         interaction: float,
@@ -206,12 +202,13 @@ class JointPrior(NodePrior):
         self._interaction, self._graph_variance = interaction, graph_variance
         self._total = sum(part.variance for part in self.parts)
         self._cross: tuple[bytes, Floats] | None = None
+        self._root: Floats | None = None
 
     def join(self, others: Sequence[Any]) -> None:
         """Share products with processes of other parameters; see `PriorField.join`."""
         own = [one for one in others if isinstance(one, JointPrior)]
         if self.graph is not None:
-            self.graph.join([one.graph for one in own if one.graph is not None])
+            self.graph.join([one.graph for one in own])  # type: ignore[misc]
         for place, part in enumerate(self.parts):
             part.join([one.parts[place] for one in own])
 
@@ -300,8 +297,10 @@ class JointPrior(NodePrior):
         right covariance: nearly normal.
         """
         if self.n_nodes <= _DENSE_NODES:
-            every = np.arange(self.n_nodes)
-            return np.asarray(root_of(self.between(every, every, keep=False)) @ rng.standard_normal((len(every), count)))
+            if self._root is None:
+                every = np.arange(self.n_nodes)
+                self._root = root_of(self.between(every, every, keep=False))
+            return np.asarray(self._root @ rng.standard_normal((self.n_nodes, count)))
         found = np.zeros((self.n_nodes, count)) if self.graph is None else self.graph.draw(count, rng)
         for part in self.parts:
             found += np.sqrt(part.variance) * part.draw_unit(count, rng)

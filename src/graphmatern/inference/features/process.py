@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from graphmatern.inference.features.observed import ObservedFeatures
     from graphmatern.inference.features.prior import JointPrior
-    from graphmatern.inference.features.smoothing import ObservedFeatures
-    from graphmatern.inference.moments.process import MomentProcess, NodeConditioned, ObservedNodes
+    from graphmatern.inference.moments.process import NodeConditioned, ObservedNodes
     from graphmatern.inference.observations import Group
     from graphmatern.kernels import FeatureKernel, Interaction, Kernel
 
@@ -69,11 +69,11 @@ class Terms:
             own.append(kernel.variance * kernel.between(inner, norms, norms, one.spread))
         if own:
             self.parts["features"] = torch.stack(own).sum(dim=0) if len(own) > 1 else own[0]
-        for one in interactions:
+        for product in interactions:
             assert graph is not None
             average = torch.stack([variance_of(kernel) for kernel in graph_kernels]).sum()
             average = average * torch.stack([part.kernel.variance for part in features]).sum()
-            self.parts["interaction"] = (one.variance / average) * graph * self.parts["features"]
+            self.parts["interaction"] = (product.variance / average) * graph * self.parts["features"]
         self.covariance = torch.stack(list(self.parts.values())).sum(dim=0)
 
 
@@ -90,8 +90,10 @@ class FeatureProcess(NodeProcess):
         Its parts between the observed nodes.
     free : sequence of Tensor
         The kernel's free parameters, unconstrained.
-    graph : MomentProcess, optional
-        The part on the graph, and where its parameters stand among all.
+    pull_back : callable, optional
+        Derivatives in the parameters of the part on the graph, where these do not come by themselves.
+    places : ndarray of int64
+        Where its parameters stand among all.
     prior : callable
         Makes the process on all nodes.
     """
@@ -102,18 +104,19 @@ class FeatureProcess(NodeProcess):
         groups: Sequence[Group],
         terms: Terms,
         free: Sequence[torch.Tensor],
-        graph: tuple[MomentProcess, Longs] | None,
+        pull_back: Callable[[Floats], Floats] | None,
+        places: Longs,
         prior: Callable[[], JointPrior],
     ) -> None:
         covariance = terms.covariance.detach().numpy()
         super().__init__(observed, groups, 0.5 * (covariance + covariance.T), prior)
-        self._terms, self._free, self._graph = terms, list(free), graph
+        self._terms, self._free, self._pull_back, self._places = terms, list(free), pull_back, places
 
     def pull_back_nodes(self, change: Floats) -> Floats:
         """Derivatives in the kernel's free parameters: through features, and through the part on the graph."""
         found = np.zeros(len(self._free))
         inputs = list(self._free)
-        if self._graph is not None:
+        if self._pull_back is not None:
             inputs.append(self._terms.parts["graph"])
         if not inputs:
             return found
@@ -121,17 +124,14 @@ class FeatureProcess(NodeProcess):
         pulled = torch.autograd.grad(self._terms.covariance, inputs, symmetric, retain_graph=True, allow_unused=True)
         for place, one in enumerate(pulled[: len(found)]):
             found[place] = 0.0 if one is None else one.item()
-        if self._graph is not None:
-            process, places = self._graph
-            found[places] += process.pull_back_nodes(pulled[-1].numpy())
+        if self._pull_back is not None:
+            found[self._places] += self._pull_back(pulled[-1].numpy())
         return found
 
     def predictive(self, group: int, precision: Floats) -> JointPredictive:
         """Return the process at any node; see `Process.predictive`."""
         place = self.observed.places[group]
-        parts = {
-            name: one.detach().numpy()[np.ix_(place, place)] for name, one in self._terms.parts.items()
-        }
+        parts = {name: one.detach().numpy()[np.ix_(place, place)] for name, one in self._terms.parts.items()}
         return JointPredictive(self.prior, self.condition(group, precision), parts)
 
 

@@ -1,215 +1,185 @@
-"""Smoothed features z = Φ(Δ) X at some nodes or at all of them, by Chebyshev products.
+"""Smoothed features z = Φ(Δ) X, for many nodes or features at a time and several lengthscales at once.
 
-Over all lengthscales of a filter, Φ at the Chebyshev points is a combination of a dozen functions P_r that depend on
-none: Φ = Σ a_r P_r. So one pass over the graph gives Y_r = P_r(Δ)[x, :] X at the observed nodes x, and from then on
-inner products are zᵀz′ = Σ a_r a_s Y_r Y_sᵀ, exact, with exact derivatives in the lengthscale, for n × n numbers each.
-A pass multiplies unit vectors of observed nodes, never features, which stay sparse.
+Two ways lead there. Chebyshev products smooth with any filter on any graph. The Matérn filter is the solution of
+(I + ½ κ²Δ) z = x, which sparse factors give far sooner where the graph does not fill in, for lengthscales of any size.
+With node masses A, z = A^(−½) Φ(Δ) A^(½) X: features that are the same everywhere stay so.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
+from scipy.sparse import csc_array, eye_array
 
-from graphmatern.errors import NumericalError, ResourceError
-from graphmatern.inference.moments.degrees import MOST_DEGREE, TOLERANCE, first_below
-from graphmatern.inference.moments.operator import coefficients_from_values
-from graphmatern.sparse import available_memory, format_bytes
+from graphmatern.inference.markov.cost import sparse_cost
+from graphmatern.inference.moments.degrees import MOST_DEGREE, first_below
+from graphmatern.inference.moments.operator import coefficients_from_values, laplacian_operator
+from graphmatern.sparse import analyze
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from graphmatern.inference.features.matrix import FeatureMatrix
+    from graphmatern.inference.learning.problem import Problem
     from graphmatern.inference.moments.operator import LaplacianOperator
     from graphmatern.kernels import FeatureKernel
+    from graphmatern.sparse import Analysis
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["ObservedFeatures", "Smoother"]
+__all__ = ["ChebyshevSmoother", "FactorSmoother", "Smoother", "smoother_for"]
 
-_AHEAD = 2.5  # how many times longer lengthscales than are needed now are covered, as they will be needed soon
-_SHORTEST, _GRID = 1e-2, 96  # lengthscales from which the functions P_r are found
-_KEPT = 1e-12  # relative size of those that are left out
-_ENTRIES_AT_ONCE = 2**25  # of a block of products
-_ENTRIES_OF_PAIRS = 2**27  # of inner products that are kept
+_TOLERANCE = 1e-11  # of Φ, which is at most 1
+_ENTRIES_AT_ONCE = 2**25  # of a block of columns
+_LONGEST = 1e6  # lengthscale, where nothing else limits it
+_PER_ENTRY = 4.0  # cost of an entry of a factor, solved with twice, relative to one of the Laplacian in a product
+_TYPICAL_DEGREE = 100
+_SOON = 1.0  # seconds of a factorisation
 
 
-class Smoother:
-    """Φ(Δ) as polynomials of a graph's Laplacian, for features.
+def smoother_for(problem: Problem, kernel: FeatureKernel) -> Smoother:
+    """The way to smooth that takes less on a problem's graph."""
+    assert problem.features is not None
+    if kernel.filter == "matern":
+        cost = sparse_cost(problem, 1)
+        products = _TYPICAL_DEGREE * (2 * problem.graph.n_edges + problem.graph.n_nodes)
+        if cost is not None and cost.seconds < _SOON and _PER_ENTRY * cost.nnz_factor < products:
+            return FactorSmoother(problem, kernel)
+    return ChebyshevSmoother(problem, kernel)
 
-    With node masses A, z = A^(−½) Φ(Δ) A^(½) X: features that are the same everywhere stay so.
+
+class Smoother(ABC):
+    """Φ(Δ) of one kernel's filter, at any lengthscales.
 
     Parameters
     ----------
-    operator : LaplacianOperator
-        Polynomials of the Laplacian.
-    matrix : FeatureMatrix
-        X.
+    problem : Problem
+        With the graph and the features.
+    kernel : FeatureKernel
+        Which filter.
+
+    Attributes
+    ----------
+    high : float
+        A bound on the Laplacian's eigenvalues.
+    longest : float
+        The longest lengthscale that can be used.
+    wider : float
+        How many times longer and shorter lengthscales than are needed now should be made ready for.
     """
 
-    def __init__(self, operator: LaplacianOperator, matrix: FeatureMatrix) -> None:
-        self.operator, self.matrix = operator, matrix
-        self.n_nodes = operator.graph.n_nodes
-        masses = operator.graph.masses
-        self._root_mass = None if masses is None else np.sqrt(masses)
+    longest: float = _LONGEST
+    wider: ClassVar[float] = 12.0
 
-    def degree(self, kernel: FeatureKernel, smoothing: float, tolerance: float = TOLERANCE) -> int | None:
+    def __init__(self, problem: Problem, kernel: FeatureKernel) -> None:
+        assert problem.features is not None
+        self._kernel, self.matrix, self.graph = kernel, problem.features, problem.graph
+        self.n_nodes, self.normalized = problem.graph.n_nodes, bool(problem.normalized)
+        self._operator: LaplacianOperator = laplacian_operator(
+            problem.graph, self.normalized, problem.n_threads, problem.device, problem.dtype
+        )
+        self.high = self._operator.high
+        masses = problem.graph.masses
+        self._root_mass = None if masses is None else np.sqrt(masses)[:, None]
+
+    @abstractmethod
+    def _filtered(self, columns: Floats, smoothings: Sequence[float]) -> Floats:
+        """Φ(Δ) V for several lengthscales; shape (n_smoothings, n_nodes, k)."""
+
+    @property
+    def width(self) -> int:
+        """How many columns are smoothed at a time."""
+        return int(np.clip(_ENTRIES_AT_ONCE // self.n_nodes, 32, 512))
+
+    def smooth(self, columns: Floats, smoothings: Sequence[float]) -> Floats:
+        """Smoothed columns on all nodes; shape (n_smoothings, n_nodes, k)."""
+        if self._root_mass is None:
+            return self._filtered(columns, smoothings)
+        return np.asarray(self._filtered(self._root_mass * columns, smoothings) / self._root_mass)
+
+    def weights(self, nodes: Longs, smoothings: Sequence[float]) -> Floats:
+        """With which weights features of all nodes are averaged at some nodes; (n_smoothings, n_nodes, n)."""
+        units = self._operator.units(nodes)
+        if self._root_mass is None:
+            return self._filtered(units, smoothings)
+        return np.asarray(self._filtered(units / self._root_mass, smoothings) * self._root_mass)
+
+    def rows(self, nodes: Longs, smoothings: Sequence[float]) -> Floats:
+        """Smoothed features of some nodes, each once; shape (n_smoothings, n, n_features)."""
+        found = np.empty((len(smoothings), len(nodes), self.matrix.n_features))
+        width = max(32, self.width // len(smoothings))
+        for start in range(0, len(nodes), width):
+            part = slice(start, start + width)
+            for number, one in enumerate(self.weights(nodes[part], smoothings)):
+                found[number, part] = self.matrix.transposed_times(one).T
+        return found
+
+
+class ChebyshevSmoother(Smoother):
+    """Any filter on any graph, by products; all lengthscales share them."""
+
+    wider = 3.0  # longer ones take higher degrees
+
+    def __init__(self, problem: Problem, kernel: FeatureKernel) -> None:
+        super().__init__(problem, kernel)
+        self.longest = self._longest()
+
+    def _degree(self, smoothing: float) -> int | None:
         """Degree that a lengthscale needs; None where it would be absurd."""
 
         def values(points: Floats) -> Floats:
             with torch.no_grad():
-                return np.asarray(kernel.phi(torch.as_tensor(points), smoothing).numpy())
+                return np.asarray(self._kernel.phi(torch.as_tensor(points), smoothing).numpy())
 
+        if not values(self._operator.eigenvalues(2 * MOST_DEGREE + 1)).any():
+            return None  # a step, which no polynomial sees
         for most in (64, 256, 1024, MOST_DEGREE):
-            found = first_below(self.operator.truncation_errors(values, most), tolerance)
+            found = first_below(self._operator.truncation_errors(values, most), _TOLERANCE)
             if found is not None:
                 return found
         return None
 
-    def coefficients(self, kernel: FeatureKernel, smoothing: float, tolerance: float = TOLERANCE) -> Floats:
-        """Chebyshev coefficients of Φ at a lengthscale; shape (degree + 1,)."""
-        degree = self.degree(kernel, smoothing, tolerance)
-        degree = MOST_DEGREE if degree is None else degree
-        with torch.no_grad():
-            values = kernel.phi(torch.as_tensor(self.operator.eigenvalues(degree)), smoothing).numpy()
-        return np.asarray(coefficients_from_values(degree) @ values)
-
-    @property
-    def width(self) -> int:
-        """How many columns go through the products at a time."""
-        return int(np.clip(_ENTRIES_AT_ONCE // self.n_nodes, 32, 512))
-
-    def filtered(self, nodes: Longs, coefficients: Floats) -> Floats:
-        """A^(½) Σ c_k T_k A^(−½) at columns of some nodes, as features are averaged there; (n_sets, n_nodes, n)."""
-        units = self.operator.units(nodes)
-        if self._root_mass is None:
-            return self.operator.products.polynomials(coefficients, units)
-        found = self.operator.products.polynomials(coefficients, units / self._root_mass[:, None])
-        return np.asarray(found * self._root_mass[:, None])
-
-    def rows(self, nodes: Longs, coefficients: Floats) -> Floats:
-        """Smoothed features of some nodes, each once, for several filters (degree + 1, n_sets); (n_sets, n, p)."""
-        found = np.empty((coefficients.shape[1], len(nodes), self.matrix.n_features))
-        for start in range(0, len(nodes), self.width):
-            part = slice(start, start + self.width)
-            for number, one in enumerate(self.filtered(nodes[part], coefficients)):
-                found[number, part] = self.matrix.transposed_times(one).T
-        return found
-
-    def columns(self, start: int, stop: int, coefficients: Floats) -> Floats:
-        """Some smoothed features of all nodes, for several filters; shape (n_sets, n_nodes, stop − start)."""
-        return self.smooth(self.matrix.block(start, stop), coefficients)
-
-    def smooth(self, columns: Floats, coefficients: Floats) -> Floats:
-        """Smooth columns on all nodes by several filters; shape (n_sets, n_nodes, k)."""
-        if self._root_mass is None:
-            return self.operator.products.polynomials(coefficients, columns)
-        scale = self._root_mass[:, None]
-        return np.asarray(self.operator.products.polynomials(coefficients, scale * columns) / scale)
-
-
-class ObservedFeatures:
-    """Inner products of smoothed features between observed nodes, as a function of the filter's lengthscale.
-
-    Parameters
-    ----------
-    smoother : Smoother
-        Polynomials of the Laplacian, and the features.
-    nodes : ndarray of int64, shape (n,)
-        Observed nodes, each once.
-    kernel : FeatureKernel
-        Whose lengthscale moves.
-    """
-
-    def __init__(self, smoother: Smoother, nodes: Longs, kernel: FeatureKernel) -> None:
-        self._smoother, self._nodes, self.kernel = smoother, nodes, kernel
-        self._covered = 0.0
-        self._directions = self._points = torch.zeros(0)
-        self._pairs: torch.Tensor | None = None
-        self._rows: torch.Tensor | None = None
-        self.spread = smoother.matrix.spread(kernel.takes_differences)
-        self.longest = self._longest()
-
     def _longest(self) -> float:
-        """The longest lengthscale that polynomials of the highest degree can express."""
-        low, high = -6.0, 14.0
-        if self._smoother.degree(self.kernel, float(np.exp(high))) is not None:
-            return float(np.exp(high))
+        low, high = np.log(1e-3), np.log(_LONGEST)
+        if self._degree(_LONGEST) is not None:
+            return _LONGEST
         for _ in range(20):
             middle = 0.5 * (low + high)
-            fits = self._smoother.degree(self.kernel, float(np.exp(middle))) is not None
-            low, high = (middle, high) if fits else (low, middle)
+            low, high = (middle, high) if self._degree(float(np.exp(middle))) is not None else (low, middle)
         return float(np.exp(low))
 
-    def _cover(self, smoothing: float) -> None:
-        """Make ready for all lengthscales up to one, and somewhat longer ones."""
-        if smoothing <= self._covered:
-            return
-        if smoothing > self.longest * (1.0 + 1e-9):
-            raise NumericalError(
-                f"smoothing={smoothing:.3g} needs polynomials of too high a degree on this graph. Likely causes: (a) a "
-                "long lengthscale: bound it; (b) degrees over many orders of magnitude: use normalized=True."
-            )
-        self._covered = min(_AHEAD * smoothing, self.longest)
-        degree = self._smoother.degree(self.kernel, self._covered)
-        assert degree is not None
-        points = torch.as_tensor(self._smoother.operator.eigenvalues(degree))
-        grid = np.geomspace(min(_SHORTEST, smoothing), self._covered, _GRID)
+    def _filtered(self, columns: Floats, smoothings: Sequence[float]) -> Floats:
+        degree = max(self._degree(one) or MOST_DEGREE for one in smoothings)
+        points = torch.as_tensor(self._operator.eigenvalues(degree))
         with torch.no_grad():
-            values = np.stack([self.kernel.phi(points, float(one)).numpy() for one in grid], axis=1)
-        left, sizes, _ = np.linalg.svd(values, full_matrices=False)
-        directions = left[:, sizes > _KEPT * sizes[0]]
-        self._points, self._directions = points, torch.from_numpy(directions.T.copy())
-        self._multiply(coefficients_from_values(degree) @ directions)
+            values = np.stack([self._kernel.phi(points, float(one)).numpy() for one in smoothings], axis=1)
+        return self._operator.products.polynomials(coefficients_from_values(degree) @ values, columns)
 
-    def _multiply(self, coefficients: Floats) -> None:
-        """The pass over the graph: features of the observed nodes by all functions P_r, and their inner products."""
-        n, count, smoother = len(self._nodes), coefficients.shape[1], self._smoother
-        matrix = smoother.matrix
-        few = min(matrix.n_features, smoother.n_nodes)
-        pairs = count * (count + 1) // 2
-        direct = pairs * n**2 > _ENTRIES_OF_PAIRS
-        needed = 8.0 * n * count * (2 * matrix.n_features if direct else few + (count + 1) * n / 2)
-        if needed > 0.7 * available_memory():
-            raise ResourceError(
-                f"smoothed features of {n:,} observed nodes need about {format_bytes(needed)} of memory, of "
-                f"{format_bytes(available_memory())} available. Use fewer observations or fewer features."
-            )
-        self._pairs = self._rows = None
-        if direct:
-            self._rows = torch.from_numpy(smoother.rows(self._nodes, coefficients).reshape(count, -1))
-            return
-        # Y_r = L_r X with rows L_r of the filter: what has fewer columns is kept.
-        if matrix.n_features <= smoother.n_nodes:
-            left = smoother.rows(self._nodes, coefficients)
-        else:
-            left = np.empty((count, n, smoother.n_nodes))
-            for start in range(0, n, smoother.width):
-                part = slice(start, start + smoother.width)
-                left[:, part] = smoother.filtered(self._nodes[part], coefficients).transpose(0, 2, 1)
-        found = np.empty((pairs, n, n))
-        place = 0
-        for s in range(count):
-            own = left[s].T
-            right = own if matrix.n_features <= smoother.n_nodes else matrix.times(matrix.transposed_times(own))
-            for r in range(s + 1):
-                product = left[r] @ right
-                found[place] = 0.5 * (product + product.T) if r == s else product + product.T
-                place += 1
-        self._pairs = torch.from_numpy(found.reshape(pairs, -1))
 
-    def inner(self) -> torch.Tensor:
-        """zᵀz′ between the observed nodes, differentiable in the kernel's parameters; shape (n, n)."""
-        n = len(self._nodes)
-        self._cover(float(self.kernel.smoothing.item()))
-        weights = self._directions @ self.kernel.phi(self._points)
-        if self._rows is not None:
-            features = (weights @ self._rows).reshape(n, -1)
-            return features @ features.T
-        assert self._pairs is not None
-        count = len(weights)
-        first, second = np.tril_indices(count)
-        return ((weights[first] * weights[second]) @ self._pairs).reshape(n, n)
+class FactorSmoother(Smoother):
+    """The Matérn filter by sparse factors, one for each lengthscale."""
+
+    def __init__(self, problem: Problem, kernel: FeatureKernel) -> None:
+        super().__init__(problem, kernel)
+        self._identity = csc_array(eye_array(self.n_nodes))
+        self._laplacian = csc_array(problem.graph.laplacian(self.normalized))
+        n_threads = problem.n_threads
+
+        def make() -> Analysis:
+            return analyze(self._matrix(1.0), n_threads=n_threads)
+
+        self._analysis: Analysis = problem.graph.cached(("smoothing", self.normalized, n_threads), make)
+
+    def _matrix(self, smoothing: float) -> Any:
+        return csc_array(self._identity + 0.5 * smoothing**2 * self._laplacian)
+
+    def _filtered(self, columns: Floats, smoothings: Sequence[float]) -> Floats:
+        found = np.empty((len(smoothings), *columns.shape))
+        for place, one in enumerate(smoothings):
+            found[place] = self._analysis.factorize(self._matrix(one).data).solve(columns)
+        return found

@@ -58,6 +58,7 @@ _MOST_OBSERVATIONS, _MOST_NODES, _MOST_NODES_OF_MOMENTS = 2_000, 60_000, 6_000  
 _POINTS = (48, 120, 240, 400)  # for one, two, three and more parameters, where evaluations take next to no time
 _CHEAP = 100  # observations
 _KEPT, _KEPT_SOME, _KEPT_FEW = 64, 24, 8  # components of the mixture; where they differ less; where they take long
+_SHARE_OF_PARTS = 0.5  # of the points, where a process has several parts, of which one often matters little
 _HOPELESS = 8.0  # nats by which a candidate is worse than the best, so that it has no part in the mixture
 _LEAST_WEIGHT = 1e-3  # of a component
 _VARIANCE_OF_CLASSES = 20.0  # centre of its prior; see `default_priors`
@@ -184,6 +185,8 @@ class Effort:
         Whether the density is taken to be normal.
     areas : bool
         Whether the kernel is one of areas, which have one mode and few parameters: a grid serves them.
+    share : float
+        Of the points that are usual.
     """
 
     count: int
@@ -191,19 +194,21 @@ class Effort:
     slow: bool = False
     normal: bool = False
     areas: bool = False
+    share: float = 1.0
 
     @classmethod
     def of(cls, problem: Problem, engine: str) -> Effort:
         """What suits a problem, with an engine."""
         slow = problem.likelihood.n_latents > 1 or engine in ("moments", "features")
         areas = isinstance(problem.kernel, ArealKernel)
-        return cls(problem.observations.count, problem.exact, slow, _is_normal(problem), areas)
+        share = _SHARE_OF_PARTS if engine == "features" else 1.0
+        return cls(problem.observations.count, problem.exact, slow, _is_normal(problem), areas, share)
 
     def n_points(self, n_parameters: int) -> int:
         """How many points are evaluated: fewer where each takes longer, and the density is closer to normal."""
         most = _POINTS[min(n_parameters, len(_POINTS)) - 1] if n_parameters else 1
         share = float(np.clip(_CHEAP / self.count, 0.25, 1.0))
-        return max(24, round(most * share * (1.0 if self.exact else 0.8)))
+        return max(24, round(most * self.share * share * (1.0 if self.exact else 0.8)))
 
     @property
     def n_components(self) -> int:
