@@ -20,6 +20,7 @@ from graphmatern.cli._options import (
     Distance,
     EdgeId,
     Exposure,
+    Features,
     Fraction,
     Geometry,
     GraphFile,
@@ -224,7 +225,9 @@ def fit(
     nu: Annotated[float | None, typer.Option(help="Smoothness of the Matérn kernel, kept; learned by default.")] = None,
     lengthscale: Annotated[float | None, typer.Option(help="Lengthscale, kept; learned by default.")] = None,
     laplacian: Annotated[str, typer.Option(help="plain, normalized, or auto: as the kernel needs it.")] = "auto",
-    engine: Annotated[str, typer.Option(help="auto, spectral, markov, moments, eigenvectors or inducing.")] = "auto",
+    engine: Annotated[
+        str, typer.Option(help="auto, spectral, markov, moments, features, eigenvectors or inducing.")
+    ] = "auto",
     eigenpairs: Annotated[int | None, typer.Option(min=1, help="Eigenpairs of the spectral engine.")] = None,
     max_seconds: Annotated[
         float | None,
@@ -240,6 +243,7 @@ def fit(
     ] = None,
     mean: Annotated[str, typer.Option(help="Mean of the process: constant or zero.")] = "constant",
     covariates: Covariates = None,
+    features: Features = None,
     covariate: Covariate = None,
     exposure: Exposure = None,
     integrate: Annotated[
@@ -294,6 +298,7 @@ def fit(
             likelihood,
             mean,
             covariates,
+            features,
             n_threads,
             seed,
             max_seconds,

@@ -540,6 +540,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             f"kernel    {self.kernel_!r}",
             spread,
             f"{evidence} {self.log_marginal_likelihood_:.4f}",
+            *self._share_lines(),
             *self._fit_lines(),
         ]
         if len(self._covariates.names) > 1 or self._fit_options["covariates"] is not None:

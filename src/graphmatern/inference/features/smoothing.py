@@ -36,6 +36,7 @@ __all__ = ["ChebyshevSmoother", "FactorSmoother", "Smoother", "smoother_for"]
 
 _TOLERANCE = 1e-11  # of Φ, which is at most 1
 _ENTRIES_AT_ONCE = 2**25  # of a block of columns
+_SEEN = 0.5  # Φ at the smallest of some eigenvalues, where it is 1 at 0
 _LONGEST = 1e6  # lengthscale, where nothing else limits it
 _PER_ENTRY = 4.0  # cost of an entry of a factor, solved with twice, relative to one of the Laplacian in a product
 _TYPICAL_DEGREE = 100
@@ -136,9 +137,9 @@ class ChebyshevSmoother(Smoother):
             with torch.no_grad():
                 return np.asarray(self._kernel.phi(torch.as_tensor(points), smoothing).numpy())
 
-        if not values(self._operator.eigenvalues(2 * MOST_DEGREE + 1)).any():
-            return None  # a step, which no polynomial sees
         for most in (64, 256, 1024, MOST_DEGREE):
+            if values(self._operator.eigenvalues(2 * most + 1)[-1:])[0] < _SEEN:
+                continue  # between the points Φ falls from 1 to nearly 0, which they do not see
             found = first_below(self._operator.truncation_errors(values, most), _TOLERANCE)
             if found is not None:
                 return found
