@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: help demo test lint format browser unit minimum evidence bench docs clean
+.PHONY: help demo test lint format browser unit mpi petsc4py minimum evidence bench docs dist clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -58,6 +58,29 @@ browser:
 unit: $(VENV)/.ready browser
 	$(BIN)/pytest -n $(JOBS) -q
 
+# PETSc and MPI from Debian, and petsc4py built against them, which takes three minutes; its build wants tools older
+# than ours, in an environment of their own.
+MPI_PACKAGES := libpetsc-real-dev libopenmpi-dev openmpi-bin gcc libc6-dev
+PETSC_DIR ?= $(firstword $(wildcard /usr/lib/petscdir/petsc*/*-real))
+mpi: PIP_CONSTRAINT :=
+mpi: $(VENV)/.ready  ## PETSc and MPI, for graphs beyond one machine
+	@{ command -v mpiexec && test -n "$(PETSC_DIR)"; } >/dev/null || { \
+	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	  { apt-get install -y -qq --no-install-recommends $(MPI_PACKAGES) || \
+	    { apt-get update -qq && apt-get install -y -qq --no-install-recommends $(MPI_PACKAGES); }; } >/dev/null 2>&1; } || \
+	  { echo "PETSc and MPI are not installed; as root: apt-get install $(MPI_PACKAGES)"; exit 1; }
+	@$(BIN)/python -c "import mpi4py, petsc4py" 2>/dev/null || $(MAKE) --no-print-directory petsc4py
+
+petsc4py: PIP_CONSTRAINT :=
+petsc4py:
+	test -n "$(PETSC_DIR)"
+	$(PYTHON) -m venv .venv-mpi-build
+	.venv-mpi-build/bin/pip install -qq 'cython<3' 'setuptools<70' wheel $$($(BIN)/pip freeze | grep '^numpy==')
+	PETSC_DIR=$(PETSC_DIR) .venv-mpi-build/bin/pip wheel -qq --no-build-isolation --no-deps --wheel-dir build/mpi \
+	  petsc4py==$$(awk '/define PETSC_VERSION_(MAJOR|MINOR|SUBMINOR) /{printf "%s%s", dot, $$3; dot = "."}' \
+	  $(PETSC_DIR)/include/petscversion.h)
+	$(BIN)/pip install -qq mpi4py build/mpi/petsc4py-*.whl
+
 minimum: PIP_CONSTRAINT := $(abspath tests/minimum-constraints.txt)
 minimum:  ## the tests with the oldest supported dependencies, in their own environment
 	test -e .venv-minimum/.ready || { \
@@ -82,6 +105,19 @@ docs: $(VENV)/.docs  ## the documentation, in docs/_build/html
 	rm -rf docs/api/generated  # pages of objects that are gone would be warned of
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
+# Each archive is installed into an empty environment and used in an empty folder, far from the sources.
+dist: $(VENV)/.ready  ## wheel and source archive in dist/, each tried in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	set -e; for archive in $(abspath .)/dist/*; do \
+	  folder=$$(mktemp -d); trap "rm -rf $$folder" EXIT; \
+	  $(PYTHON) -m venv $$folder/venv; \
+	  $$folder/venv/bin/pip install -qq $$archive; \
+	  cp tests/smoke.py $$folder; \
+	  (cd $$folder && venv/bin/python smoke.py && venv/bin/graphmatern demo --out demo); \
+	  rm -rf $$folder; echo "$$archive works"; \
+	done
+
 clean:  ## remove environments, caches and generated output
-	rm -rf .venv .venv-minimum .venv-mcmc .venv-bench-* build demo results docs/_build docs/api docs/gallery docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-minimum .venv-mcmc .venv-mpi-build .venv-bench-* build dist demo results docs/_build docs/api docs/gallery docs/changelog.rst docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -19,7 +19,7 @@ import numpy as np
 import graphmatern as gm
 from graphmatern.datasets import load_traffic
 from graphmatern.inference import Observations, Problem, Search
-from graphmatern.inference.markov import fractional, fractional_process
+from graphmatern.inference.markov import determinants, fractional, fractional_process
 from graphmatern.inference.markov.fractional_engine import FractionalEngine
 from graphmatern.inference.markov.pencil import matern_pencil
 from graphmatern.inference.markov.rational import terms_for
@@ -119,7 +119,7 @@ def simulate(graph: gm.Graph, nu: float, seed: int, share: float) -> tuple[Any, 
     shift = 2.0 * nu / KAPPA**2
     ratio = 1.0 + precision.largest / shift
     pencil = matern_pencil(nu, terms_for(ratio, 1e-6), ratio)
-    field = fractional.prior_draws(fractional.Determinants(precision), pencil, shift, 1, rng)[:, 0]
+    field = fractional.prior_draws(determinants.Determinants(precision), pencil, shift, 1, rng)[:, 0]
     field *= np.sqrt(VARIANCE / average_variance(graph, nu))
     nodes = np.sort(rng.choice(graph.n_nodes, int(share * graph.n_nodes), replace=False))
     return nodes, field[nodes] + np.sqrt(NOISE) * rng.standard_normal(len(nodes))
@@ -209,7 +209,7 @@ def growth(sizes: tuple[int, ...] = (10_000, 100_000, 1_050_000)) -> list[str]:
     clock = Clock()
     clock.watch(BlockFactor, "update_blocks", "factor")
     clock.watch(BlockFactor, "selected_inverse", "inverse")
-    clock.watch(fractional.Determinants, "of_pencil", "determinants")
+    clock.watch(determinants.Determinants, "of_pencil", "determinants")
     clock.watch(fractional_process.BlockField, "traces", "traces")
     lines = [
         "ν = 1.5, κ = 6, 10 % observed, ν free. The fit is a call of `fit`, everything included; evaluations on the",

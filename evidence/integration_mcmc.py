@@ -121,7 +121,7 @@ def described(kind: str, graph: Any, seen: Any, y: Any, n_eigenpairs: int | None
     values, vectors = np.maximum(values[:n_eigenpairs], 0.0), vectors[:, :n_eigenpairs]
     edge = 1.0 / np.sqrt(np.diag(laplacian).mean() / (2.0 * graph.n_edges / graph.n_nodes))
     y, _, _ = normalised(kind, y)
-    spread = 1.0
+    spread = 20.0 if kind in ("binary", "classes") else 1.0
     if kind == "student_t":
         spread = float((np.median(np.abs(y - np.median(y))) / 0.6745) ** 2)
     medians = {

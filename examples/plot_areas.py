@@ -10,14 +10,22 @@ and the probability that its risk is above 1.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import shapely
 
 import graphmatern as gm
 
 rng = np.random.default_rng(2)
-places = rng.random((150, 2))
-graph = gm.Graph.from_points(places, n_neighbors=5)
+centres = shapely.MultiPoint(rng.random((150, 2)))
+square = shapely.box(0.0, 0.0, 1.0, 1.0)
+districts = [
+    district.intersection(square)
+    for district in shapely.voronoi_polygons(centres, extend_to=square).geoms
+]
+graph = gm.Graph.from_polygons(districts, contiguity="rook")
 log_risk = 0.5 * gm.ICAR().on(graph).sample(random_state=3).numpy()[0]
-table = pd.DataFrame({"expected": rng.gamma(2.0, 3.0, 150), "farms": rng.standard_normal(150)}, index=graph.nodes)
+table = pd.DataFrame(
+    {"expected": rng.gamma(2.0, 3.0, 150), "farms": rng.standard_normal(150)}, index=graph.nodes
+)
 table["cases"] = rng.poisson(table["expected"] * np.exp(log_risk + 0.25 * table["farms"]))
 
 # %%
@@ -28,18 +36,15 @@ print(model.coefficients_.round(3))
 print(model.hyperparameters_.round(3))
 
 # %%
-# Raw rates beside relative risks, on a scale that is even around 1, and where the risk is almost surely above it.
-risks = model.risk_table()
-raw = np.maximum(table["cases"], 0.5) / table["expected"]
-figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-most = float(np.abs(np.log(risks["mean"])).max())
-for ax, values, title in ((axes[0], np.log(raw), "raw rate"), (axes[1], np.log(risks["mean"]), "relative risk")):
-    dots = ax.scatter(*places.T, c=values, cmap="RdBu_r", vmin=-most, vmax=most, s=10 + 8 * table["expected"])
-    ax.set_title(title)
-bar = figure.colorbar(dots, ax=axes[:2])
-ticks = [tick for tick in (0.25, 0.5, 1.0, 2.0, 4.0) if abs(np.log(tick)) <= most]
-bar.set_ticks(np.log(ticks), labels=[f"{tick:g}" for tick in ticks])
-dots = axes[2].scatter(*places.T, c=risks["above"], cmap="PuOr_r", vmin=0.0, vmax=1.0, s=10 + 8 * table["expected"])
-axes[2].set_title("probability that the risk is above 1")
-figure.colorbar(dots, ax=axes[2])
+# Raw rates beside relative risks, on a scale that is even around 1.
+raw = table["cases"] / table["expected"]
+figure, axes = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+gm.plotting.plot_risk(graph, raw, axes[0], largest=3.0, title="raw rate", label="")
+gm.plotting.plot_risk(
+    graph, model.risk_table()["mean"], axes[1], largest=3.0, title="relative risk", label=""
+)
+
+# %%
+# And where the risk is almost surely above 1.
+model.plot_risks(largest=3.0)
 plt.show()

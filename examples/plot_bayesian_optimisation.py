@@ -20,7 +20,9 @@ measure = dict(zip(city.nodes, pollution, strict=True)).__getitem__
 # a function drawn from the posterior.
 rules = ("expected_improvement", "thompson")
 options = {"n_evaluations": 40, "n_eigenpairs": 200, "random_state": 2}
-searches = {rule: gm.interop.maximize_over_nodes(city, measure, rule=rule, **options) for rule in rules}
+searches = {
+    rule: gm.interop.maximize_over_nodes(city, measure, rule=rule, **options) for rule in rules
+}
 searches["random"] = searches["thompson"].assign(
     value=pollution[np.random.default_rng(3).permutation(city.n_nodes)[:40]]
 )
@@ -29,7 +31,7 @@ for name, table in searches.items():
 
 # %%
 # The same by hand, for models and acquisition functions of your own: a BoTorch model of the first ten, its suggestion,
-# and five functions that it holds possible.
+# and five functions that it considers possible.
 start = searches["thompson"].head(10)
 model = gm.interop.node_model(city, start["node"], start["value"])
 print("next:", gm.interop.suggest_nodes(model)[0])
@@ -41,7 +43,13 @@ measured = searches["expected_improvement"]["node"]
 gm.plotting.plot_field(city, pollution, axes[0], label="pollution", marked=measured)
 axes[0].set_title("measured junctions, by expected improvement")
 for (name, table), colour in zip(searches.items(), ("#332288", "#AA4499", "0.6"), strict=True):
-    axes[1].step(np.arange(1, 41), table["value"].cummax(), where="post", color=colour, label=name.replace("_", " "))
+    axes[1].step(
+        np.arange(1, 41),
+        table["value"].cummax(),
+        where="post",
+        color=colour,
+        label=name.replace("_", " "),
+    )
 axes[1].axhline(pollution.max(), color="k", linewidth=0.8, linestyle=":")
 axes[1].set(xlabel="measurements", ylabel="best value so far", title="search")
 axes[1].legend(loc="lower right")

@@ -2,8 +2,8 @@
 Topics of papers from their citations
 =====================================
 
-Cora: 2,485 papers, joined where one cites the other. The topics of 140 are known; which are those of the others?
-Nothing but the citations is used, none of the words.
+Cora: 2,485 papers, joined where one cites the other. The topics of 140 are known; what are the others about?
+Only the citations are used, none of the words.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +25,7 @@ print(model.summary())
 print(f"accuracy {model.score(others, data.values[others]):.3f}")
 
 # %%
-# The layout knows nothing of topics either: places follow from distances along citations.
+# The layout does not use the topics either: it follows from distances along citations.
 axes = model.plot()
 axes[0].set_title("most probable topic (140 known: rings)")
 
@@ -38,6 +38,11 @@ curve = gm.metrics.reliability_curve(data.values[others], probabilities, model.c
 figure, ax = plt.subplots(figsize=(5, 5), layout="constrained")
 ax.plot([0, 1], [0, 1], color="0.5", linestyle="--", linewidth=1)
 ax.plot(curve["confidence"], curve["accuracy"], "o-")
-ax.set(xlabel="probability of the predicted topic", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1))
+ax.set(
+    xlabel="probability of the predicted topic",
+    ylabel="share that is right",
+    xlim=(0, 1),
+    ylim=(0, 1),
+)
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()

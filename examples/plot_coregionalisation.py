@@ -35,7 +35,9 @@ class Model(gpytorch.models.ExactGP):
         super().__init__(x, y, likelihood)
         self.mean_module = gpytorch.means.ZeroMean()
         self.covar_module = gm.interop.coregionalized_kernel(
-            city, gpytorch.kernels.PeriodicKernel(), gm.Matern(nu=1.5, lengthscale=3.0, fixed=("nu",))
+            city,
+            gpytorch.kernels.PeriodicKernel(),
+            gm.Matern(nu=1.5, lengthscale=3.0, fixed=("nu",)),
         )
 
     def forward(self, x):
@@ -66,10 +68,14 @@ for ax, place in zip(axes, chosen, strict=True):
     mean, deviation = prediction.mean.numpy(), prediction.variance.sqrt().numpy()
     ax.plot(day, level(day, np.full(len(day), place)), color="0.6", label="truth")
     ax.plot(day, mean, color="#332288", label="predicted")
-    ax.fill_between(day, mean - 2 * deviation, mean + 2 * deviation, color="#332288", alpha=0.2, linewidth=0)
+    ax.fill_between(
+        day, mean - 2 * deviation, mean + 2 * deviation, color="#332288", alpha=0.2, linewidth=0
+    )
     own = places == place
     ax.plot(times[own], y.numpy()[own], "o", color="#AA4499", label="observed")
-    ax.set(title=f"junction {city.nodes[place]}: {counts[place]} observations", xlabel="time of day")
+    ax.set(
+        title=f"junction {city.nodes[place]}: {counts[place]} observations", xlabel="time of day"
+    )
 axes[0].set_ylabel("level")
 axes[1].legend()
 plt.show()

@@ -19,7 +19,9 @@ rng = np.random.default_rng(5)
 watched = np.sort(rng.choice(city.n_nodes, 150, replace=False))
 years = rng.integers(1, 11, len(watched))
 accidents = rng.poisson(rate[watched] * years)
-print(f"{accidents.sum()} accidents at {len(watched)} junctions; {np.sum(accidents == 0)} junctions had none")
+print(
+    f"{accidents.sum()} accidents at {len(watched)} junctions; {np.sum(accidents == 0)} junctions had none"
+)
 
 # %%
 # The posterior has no closed form: the best Gaussian approximation is found by natural gradients.
@@ -28,7 +30,7 @@ print(model.summary())
 model.plot(label="accidents per year")
 
 # %%
-# Where there is a true rate to compare with: better than the counts themselves, most of all where the years were few.
+# Compared with the true rates: better than the raw counts, above all where a junction was watched for few years.
 mean = model.predict(watched)
 few = years <= 3
 for name, guess in {"accidents / years": accidents / years, "graph GP": mean}.items():
@@ -36,12 +38,18 @@ for name, guess in {"accidents / years": accidents / years, "graph GP": mean}.it
     print(f"{name}: error {errors[0]:.2f} with up to 3 years, {errors[1]:.2f} with more")
 
 # %%
-# Junctions that nobody watched.
+# Junctions without observations.
 others = np.setdiff1d(city.nodes, watched)
 figure, ax = plt.subplots(figsize=(5.5, 5), layout="constrained")
 mean, std = model.predict(others, return_std=True)
 ax.errorbar(rate[others], mean, std, fmt="o", markersize=3, linewidth=0.6, alpha=0.7)
 ax.plot([0.1, 20], [0.1, 20], color="0.5", linestyle="--", linewidth=1)
-ax.set(xscale="log", yscale="log", xlabel="true rate", ylabel="predicted rate", title="junctions without data")
+ax.set(
+    xscale="log",
+    yscale="log",
+    xlabel="true rate",
+    ylabel="predicted rate",
+    title="junctions without data",
+)
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()

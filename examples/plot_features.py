@@ -21,7 +21,9 @@ graph = gm.Graph.from_edges(cites, nodes=np.arange(n))
 rate = np.where(np.arange(60) // 20 == topic[:, None], 0.25, 0.05)
 words = csr_array(rng.poisson(np.where(rng.random((n, 1)) < 0.5, rate, 0.1)).astype(float))
 
-labelled = np.concatenate([rng.choice(np.flatnonzero(topic == k), 8, replace=False) for k in range(topics)])
+labelled = np.concatenate(
+    [rng.choice(np.flatnonzero(topic == k), 8, replace=False) for k in range(topics)]
+)
 others = np.setdiff1d(np.arange(n), labelled)
 
 # %%
@@ -33,7 +35,9 @@ kernels = {
 }
 scores = {}
 for name, (kernel, features) in kernels.items():
-    model = gm.GraphGPClassifier(graph, kernel, features=features, normalized=False, integrate=False)
+    model = gm.GraphGPClassifier(
+        graph, kernel, features=features, normalized=False, integrate=False
+    )
     model.fit(labelled, topic[labelled])
     scores[name] = model.score(others, topic[others])
     print(f"{name}: {scores[name]:.2f} right, log evidence {model.elbo_:.1f}")

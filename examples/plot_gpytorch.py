@@ -32,7 +32,9 @@ class Model(gpytorch.models.ExactGP):
     def __init__(self, x, y, likelihood):
         super().__init__(x, y, likelihood)
         self.mean_module = gpytorch.means.ConstantMean()
-        self.roads = gm.interop.NodeKernel(city, gm.Matern(nu=1.5, lengthscale=3.0, fixed=("nu",)), active_dims=[0])
+        self.roads = gm.interop.NodeKernel(
+            city, gm.Matern(nu=1.5, lengthscale=3.0, fixed=("nu",)), active_dims=[0]
+        )
         self.height = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(active_dims=[1]))
         self.covar_module = self.roads + self.height
 
@@ -61,7 +63,9 @@ with torch.no_grad():
 
 fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
 limits = along_roads.min(), along_roads.max()
-gm.plotting.plot_field(city, along_roads, axes[0], limits=limits).set_title("spread along roads: truth")
+gm.plotting.plot_field(city, along_roads, axes[0], limits=limits).set_title(
+    "spread along roads: truth"
+)
 gm.plotting.plot_field(city, parts[0], axes[1], limits=limits, marked=city.nodes[seen])
 axes[1].set_title("predicted from 150 junctions")
 order = np.argsort(height)

@@ -34,7 +34,9 @@ values = truth[observed] + 0.3 * rng.standard_normal(len(observed))
 
 # %%
 # With ν held fixed the engine chosen is the Markov one: exact, with all standard deviations.
-model = gm.GraphGPRegressor(city, gm.Matern(nu=nu, lengthscale=5.0, fixed=("nu",))).fit(observed, values)
+model = gm.GraphGPRegressor(city, gm.Matern(nu=nu, lengthscale=5.0, fixed=("nu",))).fit(
+    observed, values
+)
 mean, std = model.predict(return_std=True)
 print(model.summary())
 print(f"RMSE {gm.metrics.rmse(truth, mean):.3f} where the noise is 0.3")

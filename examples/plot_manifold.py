@@ -32,7 +32,10 @@ axes[0].set_title("from 50 points (rings)")
 kernel = ConstantKernel() * Matern(5.0, nu=1.5) + WhiteKernel(0.1)
 outside = GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=3, random_state=0)
 outside.fit(points[known], y)
-for name, mean in {"along the surface": model.predict(), "through space": outside.predict(points)}.items():
+for name, mean in {
+    "along the surface": model.predict(),
+    "through space": outside.predict(points),
+}.items():
     print(f"{name}: RMSE {gm.metrics.rmse(truth, mean):.3f}")
 
 # %%

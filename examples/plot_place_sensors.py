@@ -2,8 +2,8 @@
 Where to put the next sensors
 =============================
 
-A city has 15 sensors and money for 12 more. Which junctions? Every criterion has an answer; what the predictions gain
-is seen on days that come later.
+A city has 15 sensors and money for 12 more. Which junctions? Each criterion has its answer; later days show
+how much the predictions gain.
 """
 
 import matplotlib.pyplot as plt
@@ -29,14 +29,18 @@ table = chosen["variance"]
 print(table.round(3).to_string(index=False))
 
 # %%
-# The map, with the sensors there are as rings, and the uncertainty that remains. Colours are standard deviations given
-# the sensors that are there.
-known = gm.GraphGPRegressor(city, kernel, noise=noise, optimizer=None, mean="zero", normalize_y=False)
+# The map, with existing sensors as rings, and the uncertainty that remains. Colours are standard deviations given the
+# existing sensors.
+known = gm.GraphGPRegressor(
+    city, kernel, noise=noise, optimizer=None, mean="zero", normalize_y=False
+)
 std = known.fit(there, np.zeros(15)).predict(return_std=True)[1]
-gm.plotting.plot_placement(city, table, values=std, label="standard deviation before", existing=there)
+gm.plotting.plot_placement(
+    city, table, values=std, label="standard deviation before", existing=there
+)
 
 # %%
-# Entropy goes where most is unknown, the rim; mutual information and variance keep to the middle of things.
+# Entropy goes where most is unknown, the edge of the map; mutual information and variance stay closer to the centre.
 figure, axes = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
 for ax, (criterion, own) in zip(axes, chosen.items(), strict=True):
     gm.plotting.plot_placement(city, own, ax, existing=there)
@@ -56,11 +60,13 @@ def error(extra):
 
 free = np.setdiff1d(city.nodes, there)
 print(f"{'no more sensors':24}{error(free[:0]):.3f}")
-print(f"{'12 at random':24}{np.mean([error(rng.choice(free, 12, replace=False)) for _ in range(10)]):.3f}")
+print(
+    f"{'12 at random':24}{np.mean([error(rng.choice(free, 12, replace=False)) for _ in range(10)]):.3f}"
+)
 for criterion, own in chosen.items():
     print(f"{criterion:24}{error(own['node']):.3f}")
 
 # %%
-# And should a sensor fail: which would be missed least?
+# If one sensor has to go, which would be missed least?
 print(gm.remove_sensors(bound, 3, sensors=there, noise=noise).round(4).to_string(index=False))
 plt.show()

@@ -24,7 +24,7 @@ for ax, (title, graph) in zip(axes.flat, graphs.items(), strict=True):
 
 # %%
 # On the normalised Laplacian the star's centre has the *largest* variance, as its degree is divided out. Which one is
-# right depends on the question; the paper's traffic experiment prefers the other.
+# right depends on the question; the paper's traffic experiment prefers the plain Laplacian.
 star = graphs["star: the centre is held by all"]
 for normalized in (False, True):
     variance = kernel.on(star, normalized=normalized).diag()

@@ -2,7 +2,7 @@
 Sensors that lie on roads
 =========================
 
-Measurements are seldom made at junctions. ``Graph.subdivide`` cuts roads where sensors stand and makes them nodes;
+Sensors are seldom exactly at junctions. ``Graph.subdivide`` splits roads where sensors are and makes them nodes;
 lengths, weights, positions and the roads' geometry are cut with them.
 """
 
@@ -22,7 +22,7 @@ sensors = pd.DataFrame(
 print(sensors.head(3))
 
 # %%
-# Where exactly a sensor stands is given as a share of the road's length, or as a distance from its source.
+# The place of a sensor is given as a share of the road's length, or as a distance from its source.
 graph = city.subdivide(sensors, edge="road", fraction="share")
 print(f"{city.n_nodes} junctions, {len(sensors)} sensors: {graph.n_nodes} nodes")
 ax = gm.plotting.plot_graph(graph)
@@ -33,7 +33,9 @@ ax.set_title("sensors on their roads")
 # %%
 # From then on sensors are nodes like any other.
 truth = gm.Matern(nu=2, lengthscale=15.0).on(graph).sample(random_state=3).numpy()[0]
-readings = pd.Series(truth, index=graph.nodes)[sensors.index] + 0.1 * rng.standard_normal(len(sensors))
+readings = pd.Series(truth, index=graph.nodes)[sensors.index] + 0.1 * rng.standard_normal(
+    len(sensors)
+)
 model = gm.GraphGPRegressor(graph).fit(readings)
 model.plot(label="value")
 table = model.predict_table().loc[city.nodes]  # what the junctions would measure

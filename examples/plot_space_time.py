@@ -1,6 +1,6 @@
 """
-A day of traffic, with holes
-============================
+A day of traffic, with gaps
+===========================
 
 Forty sensors report every half hour; one message in six is lost, and one sensor is dead all morning. The covariance of
 two readings is that of their places, along the roads, times that of their times.
@@ -23,7 +23,8 @@ ends = [city.positions @ direction for direction in ([1.0, -1.0], [-1.0, 1.0])]
 starts = city.nodes[[int(end.argmin()) for end in ends]]
 delay = city.distances(starts) / 1500
 peaks = [
-    np.exp(-0.5 * ((hours[:, None] - start - late) / 1.5) ** 2) for start, late in zip((2, 10), delay, strict=True)
+    np.exp(-0.5 * ((hours[:, None] - start - late) / 1.5) ** 2)
+    for start, late in zip((2, 10), delay, strict=True)
 ]
 truth = pd.DataFrame(20 + 40 * sum(peaks), index=times, columns=city.nodes)
 
@@ -35,7 +36,7 @@ dead = sensors[20]
 readings.loc[times[:12], dead] = np.nan
 
 # %%
-# Times are rows, nodes are columns, NaN is a hole. The lengthscale in time is in hours.
+# Times are rows, nodes are columns, NaN is a gap. The lengthscale in time is in hours.
 model = gm.GraphFieldRegressor(
     city,
     gm.Matern(nu=2, lengthscale=5.0, fixed=("nu",)),
@@ -51,7 +52,9 @@ model.plot_map(times[4], label="vehicles per minute")
 
 # %%
 # The sensor that was dead until noon, and what comes next.
-ax = model.plot_node(dead, pd.date_range(times[0], periods=110, freq="10min"), label="vehicles per minute")
+ax = model.plot_node(
+    dead, pd.date_range(times[0], periods=110, freq="10min"), label="vehicles per minute"
+)
 ax.tick_params(axis="x", rotation=30)
 ax.plot(times, truth[dead], color="black", linestyle=":", linewidth=1, label="truth")
 ax.legend(frameon=False)

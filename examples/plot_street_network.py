@@ -18,7 +18,9 @@ rng = np.random.default_rng(8)
 grid = nx.grid_2d_graph(9, 6)
 streets = nx.MultiDiGraph(crs="epsg:32632")
 for number, (column, row) in enumerate(grid.nodes):
-    streets.add_node(number, x=120.0 * column + rng.normal(0, 12), y=100.0 * row + rng.normal(0, 12))
+    streets.add_node(
+        number, x=120.0 * column + rng.normal(0, 12), y=100.0 * row + rng.normal(0, 12)
+    )
 number_of = {node: number for number, node in enumerate(grid.nodes)}
 for way, (one, other) in enumerate(grid.edges):
     u, v = number_of[one], number_of[other]
@@ -27,7 +29,9 @@ for way, (one, other) in enumerate(grid.edges):
     line = LineString([ends[0], bend, ends[1]])
     streets.add_edge(u, v, osmid=way, length=line.length, reversed=False, geometry=line)
     if rng.random() < 0.8:  # the others are one-way streets
-        streets.add_edge(v, u, osmid=way, length=line.length, reversed=True, geometry=line.reverse())
+        streets.add_edge(
+            v, u, osmid=way, length=line.length, reversed=True, geometry=line.reverse()
+        )
 
 # %%
 graph = gm.interop.from_osmnx(streets)

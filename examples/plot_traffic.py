@@ -35,7 +35,7 @@ gm.plotting.plot_range(bound).set_xlabel("distance by road (m)")
 
 # %%
 # Are the error bars honest? Each sensor is predicted from all others, in closed form. Traffic is either jammed or not,
-# so speeds are no Gaussian variables: narrow intervals are wider than they need be, those of 80 % and more are right.
+# so speeds are not Gaussian: narrow intervals are wider than necessary, those of 80 % and more are right.
 left_out = model.loo()
 gm.plotting.plot_calibration(left_out["y"], left_out["mean"], left_out["std"])
 print(f"RMSE {gm.metrics.rmse(left_out['y'], left_out['mean']):.1f} mph")

@@ -174,6 +174,7 @@ ENGINES = [
     *(any_smoothness(nu) for nu in (0.6, 1.4, 2.6, 3.3)),
     any_smoothness(1.4, fixed=("nu", "lengthscale")),
     any_smoothness(0.7, fixed=("variance",)),
+    any_smoothness(1.6, in_variance=True),
     any_smoothness(2.3, in_variance=True),
     any_smoothness(0.6, SolvedFractionalEngine),
     any_smoothness(2.4, SolvedFractionalEngine),

@@ -11,7 +11,7 @@ from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKern
 from gpytorch.priors import LogNormalPrior
 
 import graphmatern as gm
-from graphmatern.inference.field import FieldGrid, FieldPosterior, IterativeOptions, TimeKernel
+from graphmatern.inference.field import FieldEffects, FieldGrid, FieldPosterior, IterativeOptions, TimeKernel
 from graphmatern.inference.field.objective import FieldObjective
 from reference import dense_kernel, matern_psi
 
@@ -67,6 +67,10 @@ def make_grid(graph: gm.Graph, n_times: int, share: float, *, missing: float, se
     return FieldGrid(nodes, times, rng.standard_normal(observed.shape) * observed, observed)
 
 
+def constant_mean(graph: gm.Graph) -> FieldEffects:
+    return FieldEffects(np.ones((graph.n_nodes, 1)))
+
+
 def make_objective(
     graph: gm.Graph,
     grid: FieldGrid,
@@ -84,12 +88,12 @@ def make_objective(
         time = MaternKernel(nu=1.5)
         time.lengthscale = 2.5
     bound = (gm.Matern(1.3, 3.0, 1.2) if kernel is None else kernel).on(graph, n_eigenpairs=n_eigenpairs)
-    return FieldObjective(bound, TimeKernel(time), grid, constant=True, method=method, options=options)
+    return FieldObjective(bound, TimeKernel(time), grid, effects=constant_mean(graph), method=method, options=options)
 
 
 def make_posterior(objective: FieldObjective, rho: float = RHO) -> FieldPosterior:
     system = objective.system_at(with_noise(objective, rho))
-    return FieldPosterior(objective.bound.spectrum, objective.time, system, constant=True)
+    return FieldPosterior(objective.bound.spectrum, objective.time, system, effects=objective.effects)
 
 
 def with_noise(objective: FieldObjective, rho: float = RHO) -> np.ndarray:

@@ -70,7 +70,9 @@ BY_SITES = [
 def observe(y: list[list[float]]) -> Observations:
     rng = np.random.default_rng(2)
     design = np.column_stack([np.ones(GRAPH.n_nodes), rng.standard_normal(GRAPH.n_nodes)])
-    return Observations(NODES, np.array(y).T, design, offset=0.3 * rng.standard_normal(len(NODES)))
+    offset = 0.3 * rng.standard_normal(len(NODES))
+    own = design[NODES] + 0.4 * rng.standard_normal((len(NODES), 2)) * [0.0, 1.0]  # not those of the nodes
+    return Observations(NODES, np.array(y).T, design, offset=offset, own_design=own)
 
 
 def objective_of(contender: Contender, name: str, **options: Any) -> tuple[SiteObjective, Floats]:
@@ -89,7 +91,7 @@ def joined(prior: DensePrior, observations: Observations) -> tuple[Floats, Float
     groups = observations.replicates
     nodes = np.concatenate([group.nodes for group in groups])
     replicate = np.repeat(np.arange(len(groups)), [len(group.nodes) for group in groups])
-    h = observations.node_design[nodes]
+    h = np.concatenate([group.design for group in groups])
     together = replicate[:, None] == replicate
     covariance = together * prior.seen[np.ix_(nodes, nodes)] + h @ h.T / TAU
     return covariance, np.diag(prior.unseen)[nodes], nodes, np.concatenate([group.offset for group in groups])

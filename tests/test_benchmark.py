@@ -21,6 +21,7 @@ from harness.running import Runner
 from harness.sections import DEFAULT, SECTIONS, Task, check_sections, tasks_of
 from harness.statistics import exponent, largest_within, predicted, summarise
 from harness.store import Store
+from harness.summary import summary_rows
 
 ROOT = Path(__file__).parents[1]
 MACHINE = {
@@ -278,7 +279,9 @@ def test_the_readme_gets_the_summary_between_its_marks(results: Path) -> None:
     write_readme(results, readme)
     text = readme.read_text()
     assert "old" not in text
-    assert "| 15 | 20 | not reached |" in text
+    assert "| traffic, 1,016 nodes, 250 sensors | 0.56 s | – | – | – | – |" in text  # eigenpairs and fit
+    assert "| roads, 1,000,000 nodes, exactly | 20 s | – | – | – | – |" in text
+    assert "not reached" not in text
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
     write_readme(results, readme)
@@ -286,6 +289,21 @@ def test_the_readme_gets_the_summary_between_its_marks(results: Path) -> None:
     readme.write_text("no marks")
     with pytest.raises(ValueError, match="lacks the lines"):
         write_readme(results, readme)
+
+
+def test_the_summary_counts_failures_and_leaves_out_fits_short_of_the_best(results: Path) -> None:
+    stores = load_stores(results)
+    keep(stores["traffic"], "GPflow, L-BFGS", [traffic_run(0.1, 61.0)], pairs=500)
+    keep(stores["traffic"], "scikit-learn, L-BFGS", [traffic_run(1.0, 59.1)], pairs=500)
+    cora = Store(results / "results", "cora")
+    run = {"fits": [3.0, 1.0], "spectrum": 0.5, "accuracy": 0.8}
+    for seed in (0, 1):
+        keep(cora, "graphmatern", [run], seed=seed)
+    keep(cora, "GPflow", [run | {"accuracy": 0.7}], seed=0)
+    keep(cora, "GPflow", [{"error": "no"}], seed=1)
+    rows = {row[0].split(",")[0]: row[1:] for row in summary_rows(stores | {"cora": cora})}
+    assert rows["traffic"] == ["0.56 s", "–", "–", "1.5 s", "–"]
+    assert rows["citations"][:3] == ["1.5 s, 80 % right", "–", "1.5 s, 70 % right, fails on 1 of 2 splits"]
 
 
 def test_an_installed_package_says_where_the_benchmark_is(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_the_reference_is_complete() -> None:
     listed = set(re.findall(r"^   ([\w.]+)$", (ROOT / "docs" / "api.rst").read_text(), flags=re.MULTILINE))
     modules = {name: module for name in gm.__all__ if inspect.ismodule(module := getattr(gm, name))}
     public = set(gm.__all__) - set(modules) - {"__version__"}
-    for name in ("datasets", "errors", "interop", "kernels", "likelihoods", "metrics", "plotting"):
+    for name in ("datasets", "distributed", "errors", "interop", "kernels", "likelihoods", "metrics", "plotting"):
         public |= {f"{name}.{member}" for member in modules[name].__all__ if member not in gm.__all__}
     own = [member for member in inference.__all__ if callable(getattr(inference, member))]
     public |= {f"inference.{member}" for member in own if member not in gm.__all__}

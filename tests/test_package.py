@@ -30,7 +30,7 @@ LAYERS = [
     {"design"},
     {"report"},
     {"estimators"},
-    {"interop", "reproduce"},
+    {"interop", "reproduce", "distributed"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -108,6 +108,15 @@ def test_constraints_pin_every_requirement() -> None:
     for requirement in wanted:
         name = requirement.split(">=")[0].lower().replace("_", "-")
         assert name in pins, f"{name} is not pinned"
+
+
+def test_the_minimum_versions_tested_are_those_promised() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = (ROOT / "tests" / "minimum-constraints.txt").read_text().splitlines()
+    tested = dict(line.lower().split("==") for line in lines if "==" in line)
+    for requirement in project["dependencies"] + project["optional-dependencies"]["io"]:
+        name, promised = requirement.lower().split(">=")
+        assert f"{tested.get(name)}.".startswith(f"{promised}."), f"{requirement}: tested with {tested.get(name)}"
 
 
 def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:

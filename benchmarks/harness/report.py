@@ -12,6 +12,7 @@ from harness.running import seconds_of
 from harness.sections import OURS, SECTIONS
 from harness.statistics import exponent, largest_within, summarise
 from harness.store import Store
+from harness.summary import LIBRARIES, summary_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +24,6 @@ __all__ = ["load_stores", "render", "write_readme", "write_report"]
 
 NOTES = ROOT / "benchmarks" / "notes.toml"
 BEGIN, END = "<!-- benchmark: made by `make bench` -->", "<!-- end of benchmark -->"
-_IN_README = ("traffic", "cora_recipe", "cora_peer", "scaling")  # a page of less than 80 lines has no room for more
 _SHOWN = ("graphmatern", "numpy", "scipy", "torch", "numba", "scikit-learn", "gpytorch", "geometric-kernels", "gpflow",
           "tensorflow", "gpjax", "jax", "cvxopt", "pypardiso", "mkl", "pyamg")  # fmt: skip
 
@@ -54,10 +54,7 @@ def write_readme(folder: Path, readme: Path) -> Path:
         raise ValueError(f"README.md lacks the lines {BEGIN!r} and {END!r} between which the summary belongs")
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    aims = [aim for aim in aims_of(load_stores(folder)) if aim.name in _IN_README]
-    picture = "![Time and memory against the number of nodes](benchmarks/plots/scaling.png)"
-    source = "Details: [benchmarks/RESULTS.md](benchmarks/RESULTS.md), made by `make bench`."
-    lines = [BEGIN, *_aims_table(aims, short=True), "", picture, "", source]
+    lines = [BEGIN, *_table(["to fit", *LIBRARIES], summary_rows(load_stores(folder)))]
     readme.write_text(before + "\n".join(lines) + "\n" + END + after, encoding="utf-8")
     return readme
 
@@ -115,16 +112,14 @@ def _machine(stores: dict[str, Store]) -> list[str]:
     return lines
 
 
-def _aims_table(aims: Sequence[Aim], short: bool = False) -> list[str]:
+def _aims_table(aims: Sequence[Aim]) -> list[str]:
     rows = []
     for aim in aims:
         form = "{:.0%}" if aim.aim < 1.0 else "{:.3g}"
         found = "not measured" if aim.found is None else form.format(aim.found)
         verdict = "reached" if aim.reached else "not measured" if aim.found is None else "not reached"
-        row = [aim.text, found, form.format(aim.aim), verdict]
-        rows.append(row if short else [*row, aim.detail])
-    heads = ["ours against the best of the others", "found", "aim", "", "details"]
-    return _table(heads[:4] if short else heads, rows)
+        rows.append([aim.text, found, form.format(aim.aim), verdict, aim.detail])
+    return _table(["ours against the best of the others", "found", "aim", "", "details"], rows)
 
 
 def _number(value: float | None, form: str = "{:.3g}") -> str:

@@ -163,7 +163,7 @@ def main() -> None:
     names = [str(name) for name in problem["names"]]
     exact = str(problem["kind"]) == "gaussian"
     dense = True if exact else [tuple(names)]
-    kernel = NUTS(gaussian_model if exact else latent_model, dense_mass=dense, target_accept_prob=0.95)
+    kernel = NUTS(gaussian_model if exact else latent_model, dense_mass=dense, target_accept_prob=0.99)
     start = time.perf_counter()
     chains = MCMC(
         kernel,

@@ -8,10 +8,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from graphmatern import datasets as datasets
+    from graphmatern import distributed as distributed
     from graphmatern import errors as errors
     from graphmatern import graph as graph
     from graphmatern import interop as interop
@@ -51,7 +52,18 @@ if TYPE_CHECKING:
     from graphmatern.kernels import RBFFeatures as RBFFeatures
     from graphmatern.kernels import heat_flow as heat_flow
 
-_SUBMODULES = ("datasets", "errors", "graph", "io", "interop", "kernels", "likelihoods", "metrics", "plotting")
+_SUBMODULES = (
+    "datasets",
+    "distributed",
+    "errors",
+    "graph",
+    "io",
+    "interop",
+    "kernels",
+    "likelihoods",
+    "metrics",
+    "plotting",
+)
 _EXPORTS = {
     "design": ("place_sensors", "remove_sensors"),
     "estimators": ("GraphFieldRegressor", "GraphGPClassifier", "GraphGPRegressor", "load"),

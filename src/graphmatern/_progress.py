@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["LONG", "announce", "bar", "duration", "hidden", "showing"]
+__all__ = ["LONG", "announce", "bar", "duration", "hidden", "say", "showing"]
 
 LONG = 10.0  # seconds of a step that is announced
 
@@ -44,12 +44,18 @@ def announce(step: str, seconds: float, memory: float) -> None:
     seconds, memory : float
         Predictions; memory in bytes.
     """
+    if seconds > LONG:
+        say(f"{step}: about {duration(seconds)}, {memory / 2**30:.2g} GiB")
+
+
+def say(text: str) -> None:
+    """Write a line to the error stream, where progress is shown."""
     hide = hidden()
-    if seconds > LONG and not (not sys.stderr.isatty() if hide is None else hide):
+    if not (not sys.stderr.isatty() if hide is None else hide):
         from tqdm import tqdm
 
         # Through tqdm, which moves bars that are there out of the way.
-        tqdm.write(f"{step}: about {duration(seconds)}, {memory / 2**30:.2g} GiB", file=sys.stderr)
+        tqdm.write(text, file=sys.stderr)
 
 
 @contextmanager

@@ -127,7 +127,7 @@ class MissingLibraryError(GraphMaternError, ImportError):
 
 
 class ModelFileError(GraphMaternError, ValueError):
-    """A model file is damaged, is no model file, or holds what this version cannot read."""
+    """A model file is damaged, is not a model file, or holds what this version cannot read."""
 
 
 class ResourceError(GraphMaternError, MemoryError):

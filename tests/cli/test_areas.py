@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,3 +77,62 @@ def test_all_faults_at_once(folder: Path) -> None:
     )
     assert "`exposure` must be a column of the table; received 'E'" in " ".join(wrong.output.split())
     assert "`covariate` must be a column of the table; received 'x'" in " ".join(wrong.output.split())
+
+
+def test_areas_are_a_graph_and_are_drawn(folder: Path) -> None:
+    pytest.importorskip("shapely")
+    shapes = [[[k % 4, k // 4], [k % 4 + 1, k // 4], [k % 4 + 1, k // 4 + 1], [k % 4, k // 4 + 1]] for k in range(12)]
+    features = [
+        {"type": "Feature", "properties": {"name": name}, "geometry": {"type": "Polygon", "coordinates": [shape]}}
+        for name, shape in zip(DISTRICTS, shapes, strict=True)
+    ]
+    (folder / "map.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    wanted = ["--no-integrate", "--predict", folder / "risks.geojson", "--plot", folder / "map.png"]
+    rook = run("fit", folder / "map.geojson", folder / "cases.csv", *OPTIONS, "--contiguity", "rook", *wanted)
+    assert rook.exit_code == 0, rook.output
+    assert "12 nodes, 17 edges" in rook.output
+    assert "those that share a line are neighbours" in rook.output
+    written = json.loads((folder / "risks.geojson").read_text())["features"]
+    assert {one["geometry"]["type"] for one in written} == {"Polygon"}
+    assert (folder / "map.png").stat().st_size > 5_000
+    files = (
+        "fit",
+        folder / "neighbours.csv",
+        folder / "cases.csv",
+        *OPTIONS,
+        "--no-integrate",
+        "--out",
+        folder / "m.gm",
+    )
+    outlines = run(*files, "--areas", folder / "map.geojson")
+    assert outlines.exit_code == 0, outlines.output
+    areas = gm.load(folder / "m.gm").graph.areas
+    assert areas is not None
+    assert [len(rings) for rings in areas] == [1] * 12
+
+
+def test_successes_among_trials(folder: Path) -> None:
+    table = pd.read_csv(folder / "cases.csv").assign(people=12)
+    table.to_csv(folder / "cases.csv", index=False)
+    files = ("fit", folder / "neighbours.csv", folder / "cases.csv", "--kernel", "bym2", "--value", "observed")
+    wanted = ("--likelihood", "binomial", "--no-integrate", "--predict", folder / "shares.csv")
+    done = run(*files, *wanted, "--trials", "people")
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(folder / "shares.csv", index_col="node")["mean"]
+    graph = gm.Graph.from_edges(pd.read_csv(folder / "neighbours.csv"), source="source", target="target")
+    model = gm.GraphGPRegressor(graph, gm.BYM2(), likelihood="binomial", integrate=False)
+    model.fit(table["district"], table["observed"], trials=table["people"])
+    np.testing.assert_allclose(found, model.predict(), rtol=1e-6)
+    without = run(*files, *wanted)
+    assert "`trials` must be given if, and only if" in " ".join(without.output.split())
+    table = table.astype({"observed": float})
+    table.loc[0, "people"], table.loc[1, "people"], table.loc[2, "people"] = 0, 2, 5
+    table.loc[1, "observed"], table.loc[2, "observed"] = 7, 2.5
+    table.to_csv(folder / "cases.csv", index=False)
+    said = " ".join(run(*files, *wanted, "--trials", "people").output.split())
+    for words in (
+        "whole numbers of at least 0; received 2.5",
+        "whole and at least 1",
+        "more at 'district 0', 'district 1'",
+    ):
+        assert words in said, said

@@ -224,7 +224,7 @@ def test_info_says_what_would_take_too_long(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("graphmatern.cli._info._PATIENCE", 1e-4)
     result = run("info", tmp_path / "hubs.csv")
     assert "too long" in result.output
-    assert "every engine would take long" in result.output
+    assert "every engine would be slow" in result.output
 
 
 def test_info_and_fit_agree(city: Path) -> None:

@@ -85,7 +85,7 @@ def test_cora(cache: Path, server: FileServer) -> None:
 
 @pytest.mark.parametrize(
     ("manner", "words"),
-    [("truncated", "connection, or a broken one"), ("changed", "wrong checksum"), ("absent", "server answered 404")],
+    [("truncated", "connection, or a broken one"), ("changed", "checksum is wrong"), ("absent", "server answered 404")],
 )
 def test_bad_answers_leave_nothing_behind(cache: Path, server: FileServer, manner: str, words: str) -> None:
     server.manner = manner

@@ -372,7 +372,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
         ({"n": 0}, "whole number of at least 1"),
         ({"n": True}, "whole number of at least 1"),
         ({}, "must be given where there is no budget"),
-        ({"n": 1, "noise": None}, "must be given where there is nothing to take it from"),
+        ({"n": 1, "noise": None}, "must be given if the model has none"),
         ({"n": 1, "costs": np.full(N, 5.0), "budget": 4.0}, "cheapest candidate, which costs 5"),
         ({"n": 1, "budget": 0.5}, "cheapest candidate, which costs 1"),
         ({"n": 1, "costs": {CITY.nodes[0]: 1.0}}, "entry for every candidate"),
@@ -392,7 +392,7 @@ def test_what_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
         gm.place_sensors(classifier, 2)
     with pytest.raises(InputError, match="must be given where the model is not fitted"):
         gm.place_sensors(gm.GraphGPRegressor(CITY), 2)
-    with pytest.raises(InputError, match="must be given where there is nothing to take it from"):
+    with pytest.raises(InputError, match="must be given if the model has none"):
         gm.place_sensors(gm.GraphGPRegressor(CITY, KERNEL), 2)
     with pytest.raises(InputError, match="must have a smoothness before any data"):
         gm.place_sensors(gm.GraphGPRegressor(CITY, gm.Matern(None, 2.0), noise=0.1), 2)

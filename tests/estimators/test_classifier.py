@@ -298,3 +298,49 @@ def test_engine_is_another_word_for_inference() -> None:
         gm.GraphGPClassifier(CITY, engine="markov", inference="moments").fit(NAMES, QUARTER[SHOWN])
     with pytest.raises(KernelError, match="`engine` must be 'auto' or"):
         gm.GraphGPClassifier(CITY, engine="fast").fit(NAMES, QUARTER[SHOWN])
+
+
+# ---------------------------------------------------------------------- covariates
+@pytest.mark.parametrize("likelihood", ["bernoulli", "probit", "softmax"])
+def test_covariates_are_recovered(likelihood: Any, tmp_path: Path) -> None:
+    graph, rng = gm.make_roads(120, seed=3), np.random.default_rng(0)
+    lanes = pd.Series(3.0 + 2.0 * rng.standard_normal(graph.n_nodes), graph.nodes, name="lanes")
+    f = 0.5 * gm.Matern(2.0, lengthscale=4.0).on(graph).sample(random_state=2).numpy()[0]
+    busy = np.where(f + 0.9 * (lanes - 3.0) + rng.standard_normal(graph.n_nodes) > 0.0, "busy", "calm")
+    kernel = gm.Matern(2.0, lengthscale=4.0, fixed=("nu", "lengthscale"))
+    options: dict[str, Any] = {"covariates": lanes, "mean": "constant", "integrate": False}
+    model = gm.GraphGPClassifier(graph, kernel, likelihood=likelihood, classes=["calm", "busy"], **options)
+    model.fit(graph.nodes[::2], busy[::2])
+    table: Any = model.coefficients_
+    if likelihood == "bernoulli":
+        assert table.index.tolist() == ["(constant)", "lanes"]
+        assert abs(table.loc["lanes", "mean"] - 0.9) < 3.0 * table.loc["lanes", "sd"] < 1.5
+    else:  # only differences between classes are determined by the labels
+        assert table.index.tolist() == [(c, x) for c in ("calm", "busy") for x in ("(constant)", "lanes")]
+        assert table.loc[("busy", "lanes"), "mean"] - table.loc[("calm", "lanes"), "mean"] > 0.5
+    plain = gm.GraphGPClassifier(graph, kernel, likelihood=likelihood, integrate=False).fit(graph.nodes[::2], busy[::2])
+    assert model.score(graph.nodes[1::2], busy[1::2]) > plain.score(graph.nodes[1::2], busy[1::2]) + 0.05
+    assert model.elbo_ > plain.elbo_
+    assert "lanes" in model.summary()
+    model.save(tmp_path / "model.gm")
+    again = gm.load(tmp_path / "model.gm")
+    np.testing.assert_allclose(again.predict_proba(), model.predict_proba(), atol=1e-7)
+    pd.testing.assert_frame_equal(again.coefficients_, table, rtol=1e-5)
+    assert len(model.suggest(2)) == 2
+    more = model.condition_on(graph.nodes[1:2], busy[1:2])
+    assert more.coefficients_.shape == table.shape
+
+
+def test_priors_of_coefficients_of_classes() -> None:
+    """A narrow prior leaves a coefficient where it was."""
+    graph = gm.make_roads(40, seed=3)
+    x = np.random.default_rng(1).standard_normal(graph.n_nodes)
+    options: dict[str, Any] = {"likelihood": "bernoulli", "optimizer": None, "covariates": x}
+    model = gm.GraphGPClassifier(graph, gm.Matern(1.0), priors={"x0": gm.Normal(1e-3)}, **options)
+    found: Any = model.fit(graph.nodes, x > 0.0).coefficients_
+    assert abs(found.loc["x0", "mean"]) < 1e-3
+    assert found.loc["x0", "sd"] == pytest.approx(1e-3, rel=1e-2)
+    with pytest.raises(gm.errors.InputError, match="where steps are counted"):
+        gm.GraphGPClassifier(graph, inference="inducing", batch_size=5, covariates=x).fit(graph.nodes, x > 0.0)
+    with pytest.raises(gm.errors.TableError, match="linearly dependent"):
+        gm.GraphGPClassifier(graph, covariates=np.ones(graph.n_nodes), mean="constant").fit(graph.nodes, x > 0.0)

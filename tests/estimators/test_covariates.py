@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,9 @@ import graphmatern as gm
 from graphmatern import metrics
 from graphmatern.errors import TableError
 from reference import dense_kernel, matern_psi
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CITY = gm.make_roads(80, seed=1)
 N = CITY.n_nodes
@@ -186,3 +189,110 @@ def test_known_noise_gives_intervals_of_new_observations_their_size() -> None:
     _, std = model.predict([0], return_std=True)
     _, noisy = model.predict([0], return_std=True, observation=True)
     assert noisy[0] ** 2 == pytest.approx(std[0] ** 2 + 4.0)
+
+
+# ---------------------------------------------------------------------- covariates of observations
+ASKED = np.array([0, 7, 19])
+
+
+def observed_twice(seed: int = 0) -> tuple[gm.Graph, Any, pd.DataFrame]:
+    """Every third node observed twice, at different ages."""
+    rng = np.random.default_rng(seed)
+    graph = gm.make_roads(60, seed=2)
+    nodes = np.repeat(graph.nodes[::3], 2)
+    ages = pd.DataFrame({"age": rng.uniform(20.0, 80.0, len(nodes)), "dose": rng.standard_normal(len(nodes))})
+    return graph, nodes, ages
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_covariates_of_observations_equal_universal_kriging(engine: Any) -> None:
+    graph, nodes, ages = observed_twice()
+    height = np.random.default_rng(1).standard_normal(graph.n_nodes)
+    y = 0.02 * ages["age"] + np.random.default_rng(3).standard_normal(len(nodes))
+    kernel = gm.Matern(2.0, lengthscale=3.0, variance=0.7, fixed=("nu", "lengthscale", "variance"))
+    model = gm.GraphGPRegressor(graph, kernel, engine=engine, noise=0.3, normalize_y=False, optimizer=None,
+                                covariates=height, integrate=False)  # fmt: skip
+    model.fit(nodes, y.to_numpy(), covariates=ages)
+    at = graph.locate(nodes)
+    covariance = kernel.on(graph).matrix().numpy()
+    h = np.column_stack([np.ones(len(at)), height[at], ages])
+    c = covariance[np.ix_(at, at)] + 0.3 * np.eye(len(at))
+    information = h.T @ np.linalg.solve(c, h)
+    b = np.linalg.solve(information, h.T @ np.linalg.solve(c, y))
+    assert model.coefficients_.index.tolist() == ["(constant)", "x0", "age", "dose"]
+    np.testing.assert_allclose(model.coefficients_["mean"], b, atol=1e-7)
+    np.testing.assert_allclose(model.coefficients_["sd"], np.sqrt(np.diag(np.linalg.inv(information))), atol=1e-7)
+    wanted = np.column_stack([np.ones(3), height[ASKED], np.full(3, 50.0), [0.5, -1.0, 2.0]])
+    cross = np.linalg.solve(c, covariance[np.ix_(at, ASKED)])
+    d = wanted - cross.T @ h
+    mean = wanted @ b + cross.T @ (y - h @ b)
+    variance = np.diag(covariance)[ASKED] - np.einsum("ij,ij->j", covariance[np.ix_(at, ASKED)], cross)
+    variance += np.einsum("ni,ij,nj->n", d, np.linalg.inv(information), d)
+    asked = {"dose": [0.5, -1.0, 2.0], "age": 50.0}
+    found = model.predict(graph.nodes[ASKED], return_std=True, covariates=asked)
+    np.testing.assert_allclose(found, [mean, np.sqrt(variance)], atol=1e-7)
+    # At the mean of those observed where nothing is said.
+    middle = {name: float(ages[name].mean()) for name in ages}
+    np.testing.assert_allclose(model.predict(), model.predict(covariates=middle), atol=1e-9)
+    # What was fitted to the observations, and each of them left out, with covariates of their own.
+    fitted = h @ b + covariance[np.ix_(at, at)] @ np.linalg.solve(c, y - h @ b)
+    np.testing.assert_allclose(model.fitted_table()["fitted"], fitted, atol=1e-7)
+    rest = np.delete(np.arange(len(at)), 4)
+    again = gm.GraphGPRegressor(graph, kernel, engine=engine, noise=0.3, normalize_y=False, optimizer=None,
+                                covariates=height, integrate=False)  # fmt: skip
+    again.fit(nodes[rest], y.to_numpy()[rest], covariates=ages.iloc[rest].reset_index(drop=True))
+    alone = again.predict([nodes[4]], return_std=True, observation=True, covariates=ages.iloc[[4]].to_numpy())
+    np.testing.assert_allclose(model.loo().loc[4, ["mean", "std"]].to_numpy(float), np.ravel(alone), atol=1e-7)
+    joined = again.condition_on([nodes[4]], [y[4]], covariates=ages.iloc[[4]].reset_index(drop=True))
+    np.testing.assert_allclose(joined.predict(covariates=middle), model.predict(), atol=1e-7)
+
+
+def test_ages_of_cases_are_recovered_and_kept_in_files(tmp_path: Path) -> None:
+    graph, _, _ = observed_twice()
+    rng = np.random.default_rng(5)
+    nodes = np.repeat(graph.nodes[::2], 2)
+    cases = pd.DataFrame({"old": rng.integers(0, 2, len(nodes)).astype(float)}, index=nodes)
+    f = 0.4 * gm.Matern(2.0, lengthscale=5.0).on(graph).sample(random_state=1).numpy()[0]
+    people = rng.uniform(5.0, 20.0, len(nodes))
+    counts = rng.poisson(people * np.exp(f[graph.locate(nodes)] + 0.8 * cases["old"].to_numpy()))
+    model = gm.GraphGPRegressor(graph, gm.Matern(2.0), likelihood="poisson")
+    model.fit(nodes, counts, exposure=people, covariates=cases.to_numpy())
+    row = model.coefficients_.loc["x0"]
+    assert abs(row["mean"] - 0.8) < 3.0 * row["sd"] < 1.0
+    old, young = (model.predict(covariates={"x0": value}) for value in (1.0, 0.0))
+    assert abs(np.log(old / young).mean() - 0.8) < 0.5
+    scores = model.evaluate(nodes, counts, exposure=people, covariates=cases.to_numpy())
+    assert scores["nlpd"] < model.loo()["log_density"].mean() * -1.0
+    assert (model.exceedance(1.0, covariates={"x0": 1.0}) > model.exceedance(1.0, covariates={"x0": 0.0})).all()
+    model.save(tmp_path / "model.gm")
+    np.testing.assert_allclose(gm.load(tmp_path / "model.gm").predict(covariates={"x0": 1.0}), old, rtol=1e-7)
+
+
+def test_faults_of_covariates_of_observations() -> None:
+    graph, nodes, ages = observed_twice()
+    y = np.arange(len(nodes), dtype=float)
+    options: dict[str, Any] = {"optimizer": None, "integrate": False}
+    model = gm.GraphGPRegressor(graph, gm.Matern(1.0), **options)
+    broken = ages.assign(age=np.where(np.arange(len(nodes)) == 3, np.nan, ages["age"]))
+    with pytest.raises(TableError, match=r"covariates\['age'\]"):
+        model.fit(nodes, y, covariates=broken)
+    model.fit(nodes, np.where(np.arange(len(nodes)) == 3, np.nan, y), covariates=broken)  # where nothing was observed
+    with pytest.raises(TableError, match="a row for each of 36 values"):
+        model.fit(nodes, y, covariates=ages.to_numpy()[:5])
+    with pytest.raises(TableError, match="linearly dependent"):
+        model.fit(nodes, y, covariates=ages.assign(twice=2.0 * ages["age"]))
+    with pytest.raises(TableError, match="must differ in name"):
+        gm.GraphGPRegressor(graph, gm.Matern(1.0), covariates=pd.Series(0.0, graph.nodes, name="age"), **options).fit(
+            nodes, y, covariates=ages
+        )
+    model.fit(nodes, y, covariates=ages)
+    with pytest.raises(TableError, match="none called 'dose'"):
+        model.predict(covariates={"age": 3.0})
+    with pytest.raises(TableError, match="must have 2 columns"):
+        model.predict(covariates=np.zeros((graph.n_nodes, 3)))
+    with pytest.raises(TableError, match="must be those of `fit`: age, dose; received none"):
+        model.evaluate(nodes, y)
+    with pytest.raises(TableError, match="must be those of `fit`: age, dose; received none"):
+        model.condition_on(nodes, y)
+    with pytest.raises(TableError, match="unless `fit` was given"):
+        gm.GraphGPRegressor(graph, gm.Matern(1.0), **options).fit(nodes, y).predict(covariates={"age": 3.0})

@@ -14,9 +14,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import graphmatern as gm
-from field_reference import CITY, TIME_KERNELS, wave_table, with_holes
+from field_reference import CITY, TIME_KERNELS, matern_time, wave_table, with_holes
 from graphmatern.errors import KernelError, ModelFileError, NumericalWarning, TableError
 from graphmatern.inference.field import FieldPosterior
+from reference import dense_kernel, matern_psi
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -303,3 +304,40 @@ def test_long_series_are_filtered() -> None:
     assert model.engine_ == "state-space"
     at = np.linspace(10.0, 1430.0, 7)
     np.testing.assert_allclose(model.predict([CITY.nodes[0]] * 7, at), np.sin(at / 60.0), atol=0.2)
+
+
+@pytest.mark.parametrize("engine", ["dense", "iterative", "state-space"])
+def test_covariates_equal_universal_kriging(engine: Any, tmp_path: Path) -> None:
+    """Means, variances and coefficients from dense matrices of all cells."""
+    rng, times = np.random.default_rng(0), np.arange(6.0)
+    height = pd.Series(rng.standard_normal(CITY.n_nodes), CITY.nodes, name="height")
+    table = pd.DataFrame(rng.standard_normal((6, CITY.n_nodes)) + 2.0 * height.to_numpy(), times, CITY.nodes)
+    table = table.iloc[:, ::3].mask(rng.uniform(size=(6, len(CITY.nodes[::3]))) < 0.2)
+    time_kernel = MaternKernel(nu=1.5)
+    time_kernel.lengthscale = 2.0
+    options: dict[str, Any] = {"optimizer": None, "noise": 0.3, "normalize_y": False, "tolerance": 1e-11}
+    model = gm.GraphFieldRegressor(
+        CITY, gm.Matern(1.5, 3.0, 0.8), time_kernel, engine=engine, covariates=height, integrate=False, **options
+    ).fit(table)
+    space = dense_kernel(CITY, matern_psi(1.5, 3.0), variance=0.8)
+    covariance = np.kron(matern_time(1, times, 2.0), space)
+    whole = table.reindex(columns=CITY.nodes).to_numpy().ravel()
+    seen = ~np.isnan(whole)
+    design = np.tile(np.column_stack([np.ones(CITY.n_nodes), height]), (6, 1))
+    inverse = np.linalg.inv(covariance[np.ix_(seen, seen)] + 0.3 * np.eye(seen.sum()))
+    h = design[seen]
+    spread = np.linalg.inv(h.T @ inverse @ h)
+    beta = spread @ h.T @ inverse @ whole[seen]
+    cross = covariance[:, seen] @ inverse
+    d = design - cross @ h
+    mean = design @ beta + cross @ (whole[seen] - h @ beta)
+    variance = np.diag(covariance - cross @ covariance[seen] + d @ spread @ d.T)
+    found, std = model.predict_grid(CITY.nodes, times, return_std=True)
+    np.testing.assert_allclose(np.ravel(found), mean, atol=1e-6)
+    np.testing.assert_allclose(np.ravel(std), np.sqrt(variance), rtol=0.2 if engine == "iterative" else 1e-6)
+    coefficients = model.coefficients_
+    assert coefficients.index.tolist() == ["(constant)", "height"]
+    np.testing.assert_allclose(coefficients["mean"], beta, atol=1e-6)
+    np.testing.assert_allclose(coefficients["sd"], np.sqrt(np.diag(spread)), atol=1e-6)
+    model.save(tmp_path / "field.gm")
+    np.testing.assert_allclose(gm.load(tmp_path / "field.gm").coefficients_, coefficients, rtol=1e-5)

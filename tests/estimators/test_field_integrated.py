@@ -192,7 +192,7 @@ def test_scores_are_those_of_mixtures() -> None:
     marginals = fit.posterior_.marginals(HOURS, np.arange(CITY.n_nodes)).with_noise(fit.posterior_.noises)
     rng = np.random.default_rng(0)
     component = rng.choice(len(fit.posterior_.weights), 20_000, p=fit.posterior_.weights)
-    parts = [one.marginals(HOURS, np.arange(CITY.n_nodes)) for one in fit.posterior_.components]  # type: ignore[union-attr]
+    parts = [one.marginals(HOURS, np.arange(CITY.n_nodes)) for one in fit.posterior_.components]
     means = np.stack([one.mean[rows, columns] for one in parts])
     stds = np.sqrt(np.stack([one.variance[rows, columns] for one in parts]) + fit.posterior_.noises[:, None])
     draws = fit.y_mean_ + fit.y_scale_ * (

@@ -10,11 +10,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit
 
 import graphmatern as gm
 from dense_process import exact, largest_elbo
 from graphmatern.errors import KernelError
 from graphmatern.graph import IntrinsicFactor, intrinsic_structure
+from graphmatern.inference import mixing_prior
 from graphmatern.likelihoods import NegativeBinomial, Poisson
 from reference import areal_kernel, dense_laplacian
 from strategies import graphs
@@ -151,3 +153,35 @@ def test_priors_of_coefficients() -> None:
     np.testing.assert_allclose(table["97.5%"], table["mean"] + 1.959964 * table["sd"], rtol=1e-6)
     with pytest.raises(gm.errors.TableError, match="lanes"):
         gm.GraphGPRegressor(graph, gm.Leroux(), covariates=x, priors={"lanes": gm.Normal(1.0)}).fit(range(13), y)
+
+
+def test_the_prior_of_mixing_that_penalises_complexity() -> None:
+    """d = √(2 KL) from dense eigenvalues, an island included, is exponential; table and derivatives against it."""
+    graph = islands()
+    gamma = np.linalg.eigvalsh(areal_kernel(graph, "ICAR", 1.0, 1.0))
+
+    def distance(rho: Any) -> Any:
+        every = 1.0 + np.multiply.outer(rho, gamma - 1.0)
+        return np.sqrt(np.sum(every - 1.0 - np.log(every), axis=-1))
+
+    prior = mixing_prior(graph, gm.PCPrior(below=0.5, probability=2 / 3))
+    rate = -np.log(1 / 3) / distance(0.5)
+    x = np.linspace(-9.3, 11.0, 60)
+    step = 1e-4
+    rho = expit(np.stack([x - step, x + step]))
+    slope = np.diff(distance(rho.ravel()).reshape(2, -1), axis=0)[0] / (2.0 * step)
+    value, first, second = prior.log_density(x)
+    np.testing.assert_allclose(value, np.log(rate * slope) - rate * distance(expit(x)), atol=2e-3)
+    for order, derivative in enumerate((first, second)):
+        after, before = (prior.log_density(x + s)[order] for s in (step, -step))
+        np.testing.assert_allclose(derivative, (after - before) / (2.0 * step), atol=1e-5)
+    shares = np.array([0.01, 0.3, 2 / 3, 0.9, 0.99])
+    np.testing.assert_allclose(1.0 - np.exp(-rate * distance(expit(prior.quantile(shares)))), shares, atol=2e-4)
+    y = np.random.default_rng(0).poisson(5.0, graph.n_nodes)
+    options: dict[str, Any] = {"likelihood": "poisson", "priors": {"mixing": gm.PCPrior(below=0.5, probability=0.99)}}
+    narrow: Any = gm.GraphGPRegressor(graph, gm.BYM2(), **options).fit(graph.nodes, y).hyperparameters_
+    assert narrow.loc["mixing", "mean"] < 0.2
+    share, above, large = gm.PCPrior(below=0.5), gm.PCPrior(above=0.5), gm.PCPrior(below=2.0)
+    for kernel, wrong in ((gm.Leroux(), share), (gm.BYM2(), above), (gm.BYM2(), large)):
+        with pytest.raises(KernelError, match=r"of mixing must be gm.PCPrior\(below="):
+            gm.GraphGPRegressor(graph, kernel, likelihood="poisson", priors={"mixing": wrong}).fit(graph.nodes, y)

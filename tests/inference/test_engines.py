@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -11,7 +12,7 @@ import pytest
 import graphmatern as gm
 from graphmatern.errors import InputError, ResourceError
 from graphmatern.inference import EngineCost, Observations, Problem, choose_engine, engines, predict_costs
-from graphmatern.likelihoods import Gaussian
+from graphmatern.likelihoods import Gaussian, Poisson
 
 CITY = gm.make_roads(200, seed=0)
 VALUES = np.sin(np.arange(CITY.n_nodes) / 9.0)
@@ -39,6 +40,31 @@ def test_every_engine_that_can_serve_is_predicted() -> None:
     assert "500 eigenpairs" in str(few[0])
     unserved = predict_costs(problem(hubs, 100, gm.Diffusion(3.0)))
     assert [cost.engine for cost in unserved] == ["spectral", "moments"]  # no sparse precision
+
+
+def test_the_choice_knows_what_a_likelihood_costs() -> None:
+    """Dense matrices of 1,800 rows are nothing for one Gaussian fit, and minutes where sites are updated."""
+    graph = gm.make_roads(1_800, seed=0)
+    once = problem(graph, graph.n_nodes, gm.Matern(1.0))
+    assert choose_engine(once, "auto").engine == "spectral"  # where eigenvectors make everything diagonal
+    twice = replace(once.observations, nodes=np.zeros(graph.n_nodes, np.int64))
+    assert choose_engine(replace(once, observations=twice), "auto").engine == "markov"
+    for kernel, words in (
+        (gm.Matern(1.0), "integer smoothness"),
+        (gm.Matern(1.5), "smoothness of any value"),
+        (gm.BYM2(), "a kernel of areas"),
+        (gm.Leroux(), "a kernel of areas"),
+    ):
+        choice = choose_engine(replace(once, kernel=kernel, likelihood=Poisson()), "auto")
+        assert choice.engine == "markov"
+        assert words in choice.reason
+    unserved = choose_engine(replace(once, kernel=gm.Diffusion(3.0), likelihood=Poisson()), "auto")
+    assert (unserved.engine, "min or so" in unserved.reason) == ("spectral", True)
+    assert choose_engine(problem(CITY, 100, gm.BYM2()), "auto").reason.endswith("all eigenpairs are cheap")
+    # A large map is never left to leading eigenpairs: its kernel has sparse factors.
+    grid = gm.Graph.from_networkx(nx.grid_2d_graph(60, 60))
+    large = choose_engine(replace(problem(grid, 3_600, gm.BYM2()), likelihood=Poisson()), "auto")
+    assert (large.engine, "a kernel of areas" in large.reason) == ("markov", True)
 
 
 def test_eigenpairs_that_are_known_cost_nothing() -> None:

@@ -291,6 +291,43 @@ def test_quasi_newton_reaches_a_minimum_within_bounds() -> None:
     assert held.position[0] <= 0.5
 
 
+def test_a_step_that_is_cut_short_in_one_direction_is_the_best_of_the_others() -> None:
+    """Two parameters that can stand for each other, one of them bounded: the known curvature leads there at once."""
+    model = np.array([[1.0, 0.99], [0.99, 1.0]])
+
+    def bowl(x: np.ndarray) -> tuple[float, np.ndarray]:
+        away = x - np.array([5.0, -4.0])
+        return 0.5 * float(away @ model @ away), model @ away
+
+    found = find_minimum(bowl, np.zeros(2), [(-9, 1), (-9, 9)], method="bfgs", hessian=model, longest_step=9.0)
+    np.testing.assert_allclose(found.position, [1.0, -4.0 + 0.99 * 4.0], atol=1e-8)
+    assert found.n_evaluations == 2
+
+
+@pytest.mark.parametrize("start", [0.01, 0.1, 2.0])
+def test_scoring_steps_of_variances_are_taken_in_the_variances(start: float) -> None:
+    """Noise beside a process of variance 1, from 2,000 values: hardly any steps from noise that is far too small."""
+    size, where = 2_000, [0.0]
+
+    def noise(x: np.ndarray) -> tuple[float, np.ndarray]:
+        where[0] = float(np.exp(x[0]))
+        both = 1.0 + where[0]
+        slope = 0.5 * size * where[0] * (1.0 / both - 1.3 / both**2)
+        return 0.5 * size * (np.log(both) + 1.3 / both), np.array([slope])
+
+    def information() -> np.ndarray:
+        return np.array([[0.5 * size * (where[0] / (1.0 + where[0])) ** 2]])
+
+    options: dict[str, Any] = {"method": "bfgs", "hessian": information, "to_gain": 5e-3}
+    bounds = [(-12.0, 12.0)]
+    found = find_minimum(noise, np.log([start]), bounds, variances=np.array([True]), **options)
+    assert found.converged
+    assert abs(np.exp(found.position[0]) - 0.3) < 0.01
+    assert found.n_evaluations <= 6
+    plain = find_minimum(noise, np.log([start]), bounds, **options)
+    assert found.n_evaluations <= plain.n_evaluations
+
+
 def test_steps_that_get_nowhere_go_on_as_lbfgs() -> None:
     """In a steep, curved valley, from a guess of the curvature far too large, BFGS is given up and the end reached."""
     options: dict[str, Any] = {"method": "bfgs", "hessian": 1e5 * np.eye(2), "to_gain": 1e-9}

@@ -80,10 +80,11 @@ def test_every_engine_finds_the_fixed_point(contender: Contender) -> None:
     assert objective.settled
     assert -value == pytest.approx(evidence, abs=1e-7)
     posterior = objective.posterior(theta)
-    nodes = np.concatenate([group.nodes for group in observe(Y["student_t"][1]).replicates])
-    for row, part in enumerate((slice(0, 8), slice(8, 15))):
-        np.testing.assert_allclose(posterior.latent_mean(nodes[part])[row], mean[part], atol=1e-6)
-        np.testing.assert_allclose(posterior.latent_variance(nodes[part])[row], variance[part], atol=1e-6)
+    for part in posterior.parts:
+        row = int(part.group.columns[0])
+        rows = (slice(0, 8), slice(8, 15))[row]
+        found = [one[row] for one in posterior.at_observations(part)]
+        np.testing.assert_allclose(found, [mean[rows], variance[rows]], atol=1e-6)
 
 
 def on_city(likelihood: Likelihood, nodes: Any, y: Any, kernel: gm.Kernel) -> tuple[LatentField, SiteLikelihood]:

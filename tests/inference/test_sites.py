@@ -73,13 +73,36 @@ def test_converged_sites_are_the_best_gaussian(contender: Contender, name: str) 
     posterior = objective.posterior(theta)
     _, left, nodes, _ = joined(contender.prior(GRAPH, contender.kernel, False), observe(Y[name][1]))
     split = [8, 15]  # values of the first replicate, and of both
-    for c in range(posterior.n_latents):
-        for k, (start, end) in enumerate(zip([0, *split[:-1]], split, strict=True)):
-            row, where = c * 2 + k, nodes[start:end]
-            # The ELBO is flat at its top: 1e-6 of it bears 1e-3 in the moments, brute force does better.
-            np.testing.assert_allclose(posterior.latent_mean(where)[row], mean[c, start:end], atol=2e-4)
-            found = posterior.latent_variance(where)[row]
-            np.testing.assert_allclose(found, variance[c, start:end] + left[start:end], atol=2e-4)
+    for part in posterior.parts:
+        c, k = part.latent, int(part.group.columns[0])
+        rows = slice([0, *split][k], split[k])
+        found_mean, found_variance = (one[c * 2 + k] for one in posterior.at_observations(part))
+        np.testing.assert_array_equal(part.group.nodes, nodes[rows])
+        # The ELBO is flat at its top: 1e-6 of it bears 1e-3 in the moments, brute force does better.
+        np.testing.assert_allclose(found_mean, mean[c, rows], atol=2e-4)
+        np.testing.assert_allclose(found_variance, variance[c, rows] + left[rows], atol=2e-4)
+
+
+@pytest.mark.parametrize(("contender", "name"), cases(BY_SITES, [n for n in Y if n not in ("student_t", "softmax")]))
+def test_moments_are_those_of_the_optimum(contender: Contender, name: str) -> None:
+    """Where the ELBO is largest, sites are derivatives of its expectations, here of dense quadrature: to 1e-5."""
+    objective, theta = objective_of(contender, name)
+    objective.finish()
+    posterior, (likelihood, values) = objective.posterior(theta), Y[name]
+    every = np.array(values).ravel()
+    y = torch.from_numpy(every[~np.isnan(every)])
+    covariance, left, _, offset = joined(contender.prior(GRAPH, contender.kernel, False), observe(values))
+    parts = sorted(posterior.parts, key=lambda part: int(part.group.columns[0]))
+    pairs = [[one[int(part.group.columns[0])] for one in posterior.at_observations(part)] for part in parts]
+    mean, variance = (np.concatenate(one) for one in zip(*pairs, strict=True))
+    m, v = (torch.from_numpy(one).requires_grad_() for one in (mean + offset, variance))
+    z, weights = map(torch.from_numpy, np.polynomial.hermite_e.hermegauss(150))
+    expected = (weights / weights.sum()) @ likelihood.log_prob(y, (m + v.sqrt() * z[:, None])[:, None]).squeeze(1)
+    in_mean, in_variance = (one.numpy() for one in torch.autograd.grad(expected.sum(), [m, v]))
+    eta = -2.0 * in_variance
+    spread = np.linalg.solve(np.eye(len(y)) + covariance * eta, covariance)
+    np.testing.assert_allclose(mean, spread @ (in_mean + eta * mean), atol=1e-5)
+    np.testing.assert_allclose(variance, np.diag(spread) + left, atol=1e-5)
 
 
 @pytest.mark.parametrize(("contender", "name"), cases(BY_SITES, Y))

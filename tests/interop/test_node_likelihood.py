@@ -200,3 +200,27 @@ def test_bad_exposures_and_unknown_options() -> None:
         likelihood.expected_log_prob(Y, normal(), exposure=HOURS[:3])
     with pytest.raises(TypeError, match="noise"):
         likelihood.expected_log_prob(Y, normal(), noise=HOURS)  # type: ignore[call-arg]
+
+
+# ---------------------------------------------------------------------- trials, and zeros of their own
+def test_distributions_of_binomial_and_zero_inflated_counts() -> None:
+    f = torch.tensor([-1.0, 0.2, 1.5], dtype=torch.float64)
+    inflated = likelihoods.ZeroInflatedPoisson(0.3)
+    y = torch.tensor([0.0, 2.0, 5.0], dtype=torch.float64)
+    made: Any = NodeLikelihood(inflated)(f)
+    np.testing.assert_allclose(made.log_prob(y).detach(), inflated.log_prob(y, f[None]).detach(), rtol=1e-12)
+    np.testing.assert_allclose(made.mean.detach(), 0.7 * f.exp(), rtol=1e-12)
+    binomial, trials = likelihoods.Binomial(), torch.tensor([3.0, 4.0, 9.0], dtype=torch.float64)
+    made = NodeLikelihood(binomial)(f, trials=trials)
+    joined = likelihoods.join_trials(y, trials)
+    np.testing.assert_allclose(made.log_prob(y).detach(), binomial.log_prob(joined, f[None]), rtol=1e-10)
+    np.testing.assert_allclose(NodeLikelihood(binomial)(f).mean, torch.sigmoid(f), rtol=1e-12)
+    q = gpytorch.distributions.MultivariateNormal(f, 0.3 * torch.eye(3, dtype=torch.float64))
+    likelihood = NodeLikelihood(binomial)
+    found = likelihood.expected_log_prob(y, q, trials=trials)
+    np.testing.assert_allclose(found, likelihood.expected_log_prob(joined, q), rtol=1e-12)
+    direct = binomial.predictive_log_prob(joined, q.mean[None], q.variance[None])
+    np.testing.assert_allclose(likelihood.log_marginal(y, q, trials=trials), direct, rtol=1e-12)
+    assert likelihood(q, trials=trials).mean.shape[-1] == 3
+    with pytest.raises(LikelihoodError, match="must be left out but for binomial"):
+        NodeLikelihood(inflated).expected_log_prob(y, q, trials=trials)

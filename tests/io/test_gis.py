@@ -146,7 +146,7 @@ def test_predictions_as_lines_and_a_warning_of_parts(files: dict[str, Path]) -> 
     options = ["--value", "speed", "--nu", "1", "--no-integrate", "--predict", str(out), "--lines"]
     result = CliRunner().invoke(app, ["fit", str(files["roads"]), str(files["speeds"]), *options])
     assert result.exit_code == 0, result.output
-    assert "2 parts that do not connect; 2 nodes" in result.output
+    assert "2 parts that are not connected; 2 nodes" in result.output
     features = json.loads(out.read_text())["features"]
     assert {one["geometry"]["type"] for one in features} == {"LineString"}
     assert len(features) == 8  # five pieces of road, three of which a sensor cuts

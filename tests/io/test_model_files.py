@@ -365,7 +365,8 @@ def test_huge_lists_are_refused_before_they_are_built(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("version", "words"), [("0", "not written by any"), ("x", "not written by any"), ("12", "later version")]
+    ("version", "words"),
+    [("0", "not written by graphmatern"), ("x", "not written by graphmatern"), ("12", "later version")],
 )
 def test_other_formats_are_called_what_they_are(
     tmp_path: Path, version: str, words: str, monkeypatch: pytest.MonkeyPatch

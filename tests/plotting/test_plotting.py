@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import networkx as nx
@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 import graphmatern as gm
 from graphmatern import plotting
-from graphmatern.errors import TableError
+from graphmatern.errors import InputError, TableError
 from graphmatern.plotting._layout import find_layout
 
 if TYPE_CHECKING:
@@ -353,3 +353,46 @@ def test_carriageways_are_drawn_apart() -> None:
     assert offsets[0, 1] < 0 < offsets[1, 1]
     assert np.ptp(offsets[:, 1]) * 72.0 > float(np.ravel(lines.get_linewidth())[0])
     assert ax.get_xlim()[0] <= 0 <= 100 <= ax.get_xlim()[1]
+
+
+def test_areas_are_coloured_instead_of_dots() -> None:
+    shapely = pytest.importorskip("shapely")
+    hole = shapely.Polygon([(0, 0), (3, 0), (3, 3), (0, 3)], [[(1, 1), (1, 2), (2, 2), (2, 1)]])
+    graph = gm.Graph.from_polygons({"a": hole, "b": shapely.box(3, 0, 4, 3), "c": shapely.box(1, 1, 2, 2)})
+    risk: Any = {"a": 0.5, "b": 4.0, "c": 1.0}
+    ax = plotting.plot_risk(graph, risk, largest=4.0, title="risk")
+    areas: Any = ax.collections[0]
+    paths = areas.get_paths()
+    assert len(paths) == 3
+    assert (len(paths[0].to_polygons()), paths[2].contains_point((1.5, 1.5))) == (2, True)
+    # Half and twice the risk are equally far from the middle of the colours.
+    np.testing.assert_allclose(areas.norm(areas.get_array()), [0.25, 1.0, 0.5])
+    assert ax.figure is not None
+    bar = ax.figure.axes[-1]
+    assert [text.get_text() for text in bar.get_yticklabels()] == ["0.25", "0.5", "1", "2", "4"]
+    # A hole stays open when it is drawn.
+    ax = plotting.plot_risk(graph.subgraph(["a", "b"]), [0.5, 2.0])
+    canvas: Any = ax.figure.canvas
+    canvas.draw()
+    picture, places = np.asarray(canvas.buffer_rgba()), ax.transData.transform([[1.5, 1.5], [0.5, 1.5]])
+    inside, outside = (picture[len(picture) - round(y), round(x), :3] for x, y in places)
+    assert (inside == 255).all()
+    assert not (outside == 255).all()
+    ax = plotting.plot_field(graph.with_areas({"a": hole}), risk, marked=["a"])
+    assert "2 without an area" in " ".join(text.get_text() for text in ax.texts)
+    assert len(ax.collections) == 2  # areas, and the rings of what is marked
+    ax.figure.draw_without_rendering()  # type: ignore[union-attr]
+    model = gm.GraphGPRegressor(graph, gm.BYM2(0.3, 0.5), likelihood="poisson", optimizer=None)
+    model.fit(["a", "b", "c"], [3, 20, 5], exposure=[6.0, 5.0, 5.0])
+    left, right = model.plot_risks(threshold=2.0)
+    np.testing.assert_allclose(left.collections[0].get_array(), model.risk_table()["mean"])
+    np.testing.assert_allclose(right.collections[0].get_array(), model.exceedance(2.0))
+    dots = gm.GraphGPRegressor(
+        gm.Graph.from_edges(graph.edges[["source", "target"]]), gm.BYM2(), likelihood="poisson", optimizer=None
+    )
+    dots.fit(["a", "b"], [3, 20], exposure=[6.0, 5.0]).plot_risks()
+    dots.plot_risks(areas={"a": hole})
+    with pytest.raises(InputError, match="not their logarithms"):
+        plotting.plot_risk(graph, [-0.5, 1.0, 1.0])
+    with pytest.raises(InputError, match="`largest` must be above 1"):
+        plotting.plot_risk(graph, risk, largest=0.5)

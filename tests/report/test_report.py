@@ -22,7 +22,7 @@ from graphmatern.cli._app import app
 from graphmatern.errors import EdgeWarning, TableError
 from graphmatern.metrics import calibration_curve
 from graphmatern.plotting import carriageway_shifts, find_layout, map_scale
-from graphmatern.report import class_checks, number, number_checks, range_check, read_areas
+from graphmatern.report import class_checks, number, number_checks, range_check
 from graphmatern.report._pack import pack_block, unpack_block
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def test_a_field_integrated_over_its_parameters_has_a_page(tmp_path: Path) -> No
     kept = pages.field()
     table = pd.DataFrame(kept._data.y, index=kept.times_, columns=kept.nodes_)
     model = gm.GraphFieldRegressor(kept.graph, gm.Matern(1.5, 2.0, fixed=("nu",))).fit(table)
-    assert len(model.posterior_.components) > 1  # type: ignore[union-attr]
+    assert len(model.posterior_.components) > 1
     model.report(tmp_path / "page.html")
     words, arrays = content_of(tmp_path / "page.html")
     np.testing.assert_allclose(arrays["std"], model.predict_grid(return_std=True)[1].to_numpy().ravel(), rtol=1e-3)
@@ -186,14 +186,15 @@ def test_areas_from_whatever_people_have(tmp_path: Path) -> None:
     graph = gm.Graph.from_edges([("a", "b"), ("b", "c")])
     square = [[0, 0], [1, 0], [1, 1], [0, 1]]
     shape = shapely.MultiPolygon([shapely.Polygon(square), shapely.Polygon(np.array(square) + 3)])
-    found = read_areas(graph, {"a": square, "b": shapely.Polygon(square).wkt, "c": shape})
+    found = graph.with_areas({"a": square, "b": shapely.Polygon(square).wkt, "c": shape}).areas
+    assert found is not None
     assert [len(rings) for rings in found] == [1, 1, 2]
     np.testing.assert_array_equal(found[0][0], square)
     with pytest.raises(TableError, match=r"(?s)named as the nodes are.*polygons") as error:
-        read_areas(graph, {"z": square, "a": {"type": "Point", "coordinates": [0, 0]}})
+        graph.with_areas({"z": square, "a": {"type": "Point", "coordinates": [0, 0]}})
     assert len(error.value.faults) == 2
     with pytest.raises(TableError, match="by node name"):
-        read_areas(graph, 3)
+        graph.with_areas(3)
     model = gm.GraphGPRegressor(graph, gm.Matern(1.0), **pages.KEPT).fit(["a"], [1.0])
     model.report(tmp_path / "page.html", areas={"a": square, "b": np.array(square) + 1})
     words, arrays = content_of(tmp_path / "page.html")

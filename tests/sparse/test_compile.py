@@ -118,3 +118,19 @@ def test_layers() -> None:
             for name in names:
                 if name.split(".")[0] == "graphmatern":
                     assert name.startswith(below)
+
+
+def test_compilation_is_announced_once(copy: Path) -> None:
+    """On a terminal, or where progress was asked for; never again when the code is found."""
+    program = f"""
+import io, sys; sys.stderr = io.StringIO()
+from graphmatern import _progress
+with _progress.showing(True):
+    exec({PROGRAM!r})
+    from graphmatern.sparse._symbolic import postorder
+    postorder(np.array([2, 2, -1], np.int32), np.full(3, -1, np.int32))
+print(sys.stderr.getvalue().count("compiling"))
+"""
+    site = str(copy.parent)
+    assert run(program, PYTHONPATH=site).splitlines()[-1] == "1"
+    assert run(program, PYTHONPATH=site).splitlines()[-1] == "0"

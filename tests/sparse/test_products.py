@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from graphmatern.sparse import ChebyshevProducts, _products
+from graphmatern.sparse import ChebyshevProducts, _products, cubed_diagonal
 
 N, DEGREE = 90, 7
 RNG = np.random.default_rng(0)
@@ -48,6 +48,12 @@ def close(found: Any, expected: Any) -> None:
 def test_diagonals() -> None:
     close(products(1).diagonal, np.diag(SCALED))
     close(products(1).squared_diagonal, np.diag(SCALED @ SCALED))
+
+
+def test_the_diagonal_of_the_third_power_counts_triangles_unless_there_are_too_many() -> None:
+    matrix = sp.csr_array(SCALED)
+    close(cubed_diagonal(matrix), np.diag(SCALED @ SCALED @ SCALED))
+    assert cubed_diagonal(matrix, most=1.0) is None
 
 
 @in_threads

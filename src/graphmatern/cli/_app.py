@@ -14,6 +14,7 @@ from graphmatern.cli._help import FIT, INFO, PLACE, PREDICT, REPORT
 from graphmatern.cli._options import (
     AreaName,
     Areas,
+    Contiguity,
     Covariate,
     Covariates,
     Debug,
@@ -44,6 +45,8 @@ from graphmatern.cli._options import (
     Target,
     Threads,
     Title,
+    Tolerance,
+    Trials,
     Unit,
     Weight,
     underscored,
@@ -72,7 +75,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Gaussian processes on the nodes of a graph."""
@@ -102,10 +105,12 @@ def reproduce(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first split.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results; finished work is kept.")] = Path("results"),
     quick: Annotated[bool, typer.Option("--quick", help="A trial run, not comparable with the paper.")] = False,
-    recipe: Annotated[str, typer.Option(help="fast (ours), or paper: its optimiser and steps, for hours.")] = "fast",
+    recipe: Annotated[
+        str, typer.Option(help="fast (ours), or paper: its optimiser and steps, which take hours.")
+    ] = "fast",
     processes: Annotated[int, typer.Option(min=1, help="Processes at work.")] = 2,
 ) -> None:
-    """Make the paper's table and figures again, beside the paper's own.
+    """Reproduce the paper's table and figures, next to the paper's own.
 
     Example: graphmatern reproduce all --out results
     """
@@ -121,14 +126,14 @@ def reproduce(
 @reported
 def benchmark(
     sections: Annotated[list[str] | None, typer.Argument(help="traffic, cora, scaling, …; all by default.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes, to see that it works.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="All sizes and repeats, for hours.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes, to check that it works.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="All sizes and repeats; takes hours.")] = False,
     without_peers: Annotated[bool, typer.Option("--without-peers", help="This library alone.")] = False,
-    redo: Annotated[bool, typer.Option("--redo", help="Measure again what is known already.")] = False,
-    report: Annotated[bool, typer.Option("--report", help="Only make the report from what is known.")] = False,
+    redo: Annotated[bool, typer.Option("--redo", help="Measure again what has been measured.")] = False,
+    report: Annotated[bool, typer.Option("--report", help="Only write the report, from stored results.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for results, report and plots.")] = None,
 ) -> None:
-    """Measure this library next to others, from a checkout of the project, on a quiet machine.
+    """Compare this library with others; needs a checkout of the project and a quiet machine.
 
     Example: graphmatern benchmark traffic --quick --without-peers
     """
@@ -154,6 +159,9 @@ def info(
     parallel: Parallel = "sum",
     largest_component: LargestComponent = False,
     sensors: Sensors = None,
+    area_name: AreaName = None,
+    contiguity: Contiguity = "queen",
+    tolerance: Tolerance = 0.0,
     observations: Annotated[
         int | None, typer.Option(min=1, help="Number of values that a fit would have; up to 500 by default.")
     ] = None,
@@ -166,7 +174,20 @@ def info(
     from graphmatern.cli._info import run_info
 
     options = GraphOptions(
-        graph, source, target, weight, length, edge_id, geometry, nodes, parallel, largest_component, sensors
+        graph,
+        source,
+        target,
+        weight,
+        length,
+        edge_id,
+        geometry,
+        nodes,
+        parallel,
+        largest_component,
+        sensors,
+        area_name=area_name,
+        contiguity=contiguity,
+        tolerance=tolerance,
     )
     run_info(options, Console(quiet=quiet, as_json=as_json), observations)
 
@@ -178,7 +199,7 @@ def fit(
     values: Annotated[
         Path, typer.Argument(metavar="VALUES", help="Table of nodes and values (.csv .tsv .parquet .xlsx).")
     ],
-    out: Annotated[Path | None, typer.Option(help="Model file to write, by custom ending in .gm.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Model file to write, usually ending in .gm.")] = None,
     predict: Annotated[
         Path | None,
         typer.Option(
@@ -203,6 +224,10 @@ def fit(
     parallel: Parallel = "sum",
     largest_component: LargestComponent = False,
     sensors: Sensors = None,
+    areas: Areas = None,
+    area_name: AreaName = None,
+    contiguity: Contiguity = "queen",
+    tolerance: Tolerance = 0.0,
     node: Annotated[str | None, typer.Option(help="Column of VALUES with node names; guessed by default.")] = None,
     value: Annotated[str | None, typer.Option(help="Column of VALUES with the values; guessed by default.")] = None,
     noise_std: Annotated[
@@ -222,22 +247,24 @@ def fit(
             help="matern, diffusion, random_walk, inverse_cosine; for areas bym2, icar or leroux.", callback=underscored
         ),
     ] = "matern",
-    nu: Annotated[float | None, typer.Option(help="Smoothness of the Matérn kernel, kept; learned by default.")] = None,
-    lengthscale: Annotated[float | None, typer.Option(help="Lengthscale, kept; learned by default.")] = None,
-    laplacian: Annotated[str, typer.Option(help="plain, normalized, or auto: as the kernel needs it.")] = "auto",
+    nu: Annotated[
+        float | None, typer.Option(help="Smoothness of the Matérn kernel, held fixed; learned by default.")
+    ] = None,
+    lengthscale: Annotated[float | None, typer.Option(help="Lengthscale, held fixed; learned by default.")] = None,
+    laplacian: Annotated[str, typer.Option(help="plain, normalized, or auto: whichever the kernel needs.")] = "auto",
     engine: Annotated[
         str, typer.Option(help="auto, spectral, markov, moments, features, eigenvectors or inducing.")
     ] = "auto",
     eigenpairs: Annotated[int | None, typer.Option(min=1, help="Eigenpairs of the spectral engine.")] = None,
     max_seconds: Annotated[
         float | None,
-        typer.Option("--max-seconds", help="What a fit may be predicted to take; no limit by default."),
+        typer.Option("--max-seconds", help="Longest predicted time of a fit; no limit by default."),
     ] = None,
     likelihood: Annotated[
         str | None,
         typer.Option(
-            help="For numbers gaussian, student_t, poisson or negative_binomial; for classes robustmax, softmax or "
-            "bernoulli.",
+            help="For numbers gaussian, student_t or gamma (above 0); for counts poisson, negative_binomial, "
+            "zero_inflated_poisson or binomial (with --trials); for classes robustmax, softmax or bernoulli.",
             callback=underscored,
         ),
     ] = None,
@@ -246,6 +273,7 @@ def fit(
     features: Features = None,
     covariate: Covariate = None,
     exposure: Exposure = None,
+    trials: Trials = None,
     integrate: Annotated[
         bool | None,
         typer.Option(
@@ -253,7 +281,7 @@ def fit(
             help="Integrate over the parameters, or plug in the best; by default integrate up to 2,000 values.",
         ),
     ] = None,
-    holdout: Annotated[float, typer.Option(help="Share of the values to leave out and test the predictions on.")] = 0.0,
+    holdout: Annotated[float, typer.Option(help="Share of the values to hold out and test predictions on.")] = 0.0,
     level: Level = 0.95,
     seed: Seed = 0,
     n_threads: Threads = None,
@@ -273,7 +301,21 @@ def fit(
 
     run_fit(
         GraphOptions(
-            graph, source, target, weight, length, edge_id, geometry, nodes, parallel, largest_component, sensors
+            graph,
+            source,
+            target,
+            weight,
+            length,
+            edge_id,
+            geometry,
+            nodes,
+            parallel,
+            largest_component,
+            sensors,
+            areas,
+            area_name,
+            contiguity,
+            tolerance,
         ),
         values,
         ValueColumns(
@@ -286,6 +328,7 @@ def fit(
             snap_limit,
             exposure=exposure,
             covariates=tuple(covariate or ()),
+            trials=trials,
         ),
         ModelOptions(
             task,
@@ -387,14 +430,15 @@ def place(
         ),
     ] = "entropy",
     candidates: Annotated[
-        Path | None, typer.Option(help="Table of nodes to choose from; all without data by default.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Table of nodes to choose from; all nodes without data by default.", metavar="FILE"),
     ] = None,
     costs: Annotated[
         Path | None, typer.Option(help="Table of nodes and costs: chosen by gain per cost.", metavar="FILE")
     ] = None,
-    budget: Annotated[float | None, typer.Option(help="What all of them may cost together.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Total cost allowed.")] = None,
     existing: Annotated[
-        Path | None, typer.Option(help="Table of nodes that are going to be measured in any case.", metavar="FILE")
+        Path | None, typer.Option(help="Table of nodes that will be measured anyway.", metavar="FILE")
     ] = None,
     n_threads: Threads = None,
     as_json: Json = False,
@@ -412,7 +456,7 @@ def place(
 
 
 def main() -> None:
-    """Run the command line; what goes wrong is told in a few words."""
+    """Run the command line; errors are reported in a few words."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Greek letters shows question marks

@@ -1,4 +1,4 @@
-"""What the commands say, how loudly, and with which exit code they end."""
+"""What the commands print, and their exit codes."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Console:
 
 
 def _for_json(value: Any) -> Any:
-    """The same, with null for what JSON has no word for: NaN and infinities."""
+    """The same, with null for what JSON cannot express: NaN and infinities."""
     if isinstance(value, dict):
         return {key: _for_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -153,7 +153,7 @@ def _for_json(value: Any) -> Any:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Tell trouble with a file to be written from trouble with one that is read."""
+    """Tell errors of writing a file from errors of reading one."""
     try:
         yield
     except GraphMaternError:
@@ -164,7 +164,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse a folder that is plain not to be made or written to, before any work is done."""
+    """Refuse a folder that cannot be created or written to, before any work is done."""
     with writing(path):
         place = path.resolve()
         while not place.exists():
@@ -209,7 +209,7 @@ def reported(command: _Command) -> _Command:
         try:
             command(*args, **kwargs)
         except KeyboardInterrupt:
-            typer.echo("graphmatern: interrupted; files that were not finished are as they were before", err=True)
+            typer.echo("graphmatern: interrupted; unfinished files are unchanged", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:  # whoever read the output has seen enough
             sys.stderr.close()

@@ -1,4 +1,4 @@
-"""The demonstration: a city and handwritten digits, beside methods that do not know the graph."""
+"""The demonstration: a city and handwritten digits, next to methods that do not use the graph."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run_demo(out: Path, seed: int) -> None:
         soft_wrap=True,
         highlight=False,
     )
-    console.print(f"Look around: open {out / 'city.html'} in a browser, a page to explore.", soft_wrap=True)
+    console.print(f"Explore the city: open {out / 'city.html'} in a browser.", soft_wrap=True)
 
 
 def _city(out: Path, seed: int, steps: tqdm[Any]) -> Table:

@@ -68,7 +68,7 @@ class Measurements:
 def measure_city(seed: int) -> Measurements:
     """Make a city and its traffic, which spreads from a few centres along the roads.
 
-    The traffic is no draw from a Gaussian process: it falls with the shortest way by road.
+    The traffic is not drawn from a Gaussian process: it falls with the distance by road.
     """
     rng = np.random.default_rng(seed)
     city = make_city(_JUNCTIONS, seed=seed)
@@ -100,7 +100,7 @@ def fit_euclidean(data: Measurements) -> tuple[Floats, Floats]:
     places = data.city.positions / 1_000.0
     fits = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a parameter at its bound is no harm
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a parameter at its bound does no harm
         for nu in (0.5, 1.5, 2.5):
             kernel = ConstantKernel() * EuclideanMatern(nu=nu) + WhiteKernel(0.1)
             model = GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=2, random_state=0)

@@ -75,7 +75,7 @@ def classify(digits: Digits, labelled: Integers) -> GraphGPClassifier:
 def score_baselines(digits: Digits, seed: int) -> dict[str, float]:
     """Mean accuracy of scikit-learn's methods, each with the best of its settings *on the test digits*.
 
-    No honest user could choose so well: a method that beats them beats them however they are tuned.
+    No user could choose so well: a method that beats them beats them however they are tuned.
     """
     scores: dict[str, list[list[Any]]] = {"k nearest neighbours": [], "label spreading": []}
     for labelled, others in digits.draws(seed):

@@ -29,7 +29,7 @@ __all__ = ["run_fit"]
 
 _TASKS = ("auto", "regression", "classification")
 _KERNELS = ("matern", "diffusion", "random_walk", "inverse_cosine", "icar", "bym2", "leroux")
-_COUNTS = ("poisson", "negative_binomial", "zero_inflated_poisson")
+_COUNTS = ("poisson", "negative_binomial", "zero_inflated_poisson", "binomial")
 _START_LENGTHSCALE = 5.0  # in edges: neither one node nor the whole graph
 
 
@@ -54,7 +54,7 @@ def run_fit(
     check_wishes(out, predict, plot, level)
     if page is not None:
         check_page(page)
-    _check(model, holdout)
+    _check(model, columns, holdout)
     with console.listening(), console.steps(4) as begin, limited_threads(model.n_threads):
         begin("reading the graph")
         reading = load_graph(graph, console, columns)
@@ -87,7 +87,7 @@ def run_fit(
     console.finish()
 
 
-def _check(model: ModelOptions, holdout: float) -> None:
+def _check(model: ModelOptions, columns: ValueColumns, holdout: float) -> None:
     """Refuse what can be refused before any work is done."""
     check_choice("task", model.task, _TASKS, InputError)
     check_choice("kernel", model.kernel, _KERNELS, InputError)
@@ -97,7 +97,15 @@ def _check(model: ModelOptions, holdout: float) -> None:
         faults.add("holdout", "must be a share from 0 to below 1", f"{holdout:g}", "0.2 holds out a fifth.")
     for option, value in (("nu", model.nu), ("lengthscale", model.lengthscale)):
         if value is not None and not (np.isfinite(value) and value > 0):
-            faults.add(option, "must be a positive number", f"{value:g}", "Leave it out to have it learned.")
+            faults.add(option, "must be a positive number", f"{value:g}", "Leave it out to learn it.")
+    if (model.likelihood == "binomial") != (columns.trials is not None):
+        received = f"{columns.trials or 'none'} for {model.likelihood or 'no likelihood'}"
+        remedy = "Name the column with the number of trials, and say --likelihood binomial."
+        faults.add("trials", "must be given if, and only if, the likelihood is binomial", received, remedy)
+    if model.likelihood == "binomial" and holdout:
+        faults.add(
+            "holdout", "must be 0 for binomial counts", f"{holdout:g}", "The page has scores of what is left out."
+        )
     faults.raise_if_any()
 
 
@@ -122,15 +130,16 @@ def _say_values(data: ValueReading, path: Path, model: ModelOptions, console: Co
 
 
 def _warn_of_parts(data: ValueReading, console: Console) -> None:
-    """Say where a network falls apart, which is mostly an accident of how it was drawn."""
+    """Warn if a network is not connected, which is mostly an accident of how it was drawn."""
     graph = data.graph
     if graph.n_components == 1:
         return
     reached = np.isin(graph.components, graph.components[data.places])
-    words = f"the network is in {graph.n_components:,} parts that do not connect"
+    words = f"the network is in {graph.n_components:,} parts that are not connected"
     if not reached.all():
-        words += f"; {int((~reached).sum()):,} nodes are in parts without a value and get what is assumed beforehand"
-    console.warn(f"{words}. Check the ends of its edges, or use --largest-component")
+        words += f"; {int((~reached).sum()):,} nodes are in parts without a value and keep the prior"
+    remedy = "Check the ends of its edges" if graph.areas is None else "Bridge gaps between outlines with --tolerance"
+    console.warn(f"{words}. {remedy}, or use --largest-component")
 
 
 def _split(data: ValueReading, holdout: float, seed: int) -> tuple[Any, Any]:
@@ -245,11 +254,13 @@ def _fit(estimator: Any, data: ValueReading, kept: Any) -> None:
         beside["noise_variance"] = data.noise[kept] ** 2
     if data.exposure is not None:
         beside["exposure"] = data.exposure[kept]
+    if data.trials is not None:
+        beside["trials"] = data.trials[kept]
     estimator.fit(nodes, data.values[kept], **beside)
 
 
 def _score(estimator: Any, data: ValueReading, held: Any, console: Console) -> None:
-    """Say how well the values that were held out are predicted."""
+    """Report how well the held-out values are predicted."""
     if is_classifier(estimator):
         seen = np.isin(data.values[held].astype(str), estimator.classes_.astype(str))
         if not seen.all():

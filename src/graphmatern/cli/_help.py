@@ -42,7 +42,7 @@ def _with_example(text: str, command: str) -> str:
 
 
 INFO = _with_example(
-    "Describe a graph and what to do with it.\n\n"
+    "Describe a graph, and what could be done with it.\n\n"
     "Size, connected parts, weights, what a fit would take through each engine, and advice.",
     "info",
 )
@@ -69,7 +69,7 @@ PLACE = _with_example(
 
 REPORT = _with_example(
     "Write an interactive page about a model: one HTML file that opens anywhere.\n\n"
-    "It has a map to look around in, a table of all nodes, what was fitted in plain words, and how far to trust it. "
-    "It needs no server and fetches nothing.",
+    "It has a map to explore, a table of all nodes, what was fitted in plain words, and how far to trust it. "
+    "It needs no server and loads nothing.",
     "report",
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_info"]
 
-_OBSERVATIONS = 500  # values that a fit is predicted for, where nobody says how many
+_OBSERVATIONS = 500  # values that a fit is predicted for, unless told how many
 _PATIENCE = 600.0  # seconds of a fit, beyond which there should be a better way
 
 
@@ -114,19 +114,22 @@ def _predictions(graph: Graph, count: int) -> tuple[list[EngineCost], str]:
 def _advice(graph: Graph, costs: list[EngineCost]) -> list[str]:
     found = []
     if all(_is_too_long(cost) for cost in costs):
-        found.append("every engine would take long: fewer eigenpairs (--engine spectral --eigenpairs 50) take less")
+        found.append("every engine would be slow: try fewer eigenpairs (--engine spectral --eigenpairs 50)")
     memory = available_memory()
     if any(cost.memory > memory for cost in costs):
-        found.append(f"an engine above needs more than the {format_bytes(memory)} of memory that are free here")
+        found.append(f"an engine above needs more than the {format_bytes(memory)} of memory that is free")
     parts = graph.n_components
     if parts > 1:
-        found.append(f"{parts:,} parts are not connected: where no value is, predictions are those of the prior")
+        found.append(f"{parts:,} parts are not connected: those without a value keep the prior")
         found.append("keep the largest part alone with --largest-component")
     weights = graph.weights.data
     if len(weights) and weights.max() > 1e6 * weights.min():
-        found.append("weights span more than six decades: short edges make neighbours all but equal; check the lengths")
+        found.append(
+            "weights span more than six orders of magnitude: very short edges make neighbours nearly equal; "
+            "check the lengths"
+        )
     if not graph.has_lengths and len(weights) and (weights == weights[0]).all():
-        found.append("all edges have the same weight; lengths (--length) say more where they are known")
+        found.append("all edges have the same weight; if lengths are known, use them (--length)")
     if graph.positions is None:
-        found.append("no positions are known: maps are drawn by springs; --nodes gives longitude and latitude")
+        found.append("no positions are known: maps use a computed layout; --nodes gives longitude and latitude")
     return found

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "Contiguity",
     "Covariate",
     "Covariates",
     "Debug",
@@ -34,6 +35,8 @@ __all__ = [
     "Source",
     "Target",
     "Threads",
+    "Tolerance",
+    "Trials",
     "Weight",
     "underscored",
 ]
@@ -48,7 +51,8 @@ GraphFile = Annotated[
     Path,
     typer.Argument(
         metavar="GRAPH",
-        help="Edge list (.csv .tsv .parquet .xlsx), .graphml, roads (.geojson .wkt), matrix (.mtx .npz).",
+        help="Edge list (.csv .tsv .parquet .xlsx), .graphml, roads (.geojson .wkt), areas that border on each other "
+        "(.geojson), matrix (.mtx .npz).",
     ),
 ]
 Source = Annotated[str | None, typer.Option(help="Column with one end of an edge; guessed by default.")]
@@ -107,8 +111,17 @@ Areas = Annotated[
 AreaName = Annotated[
     str | None, typer.Option("--area-name", help="Property of the areas with the node names; guessed by default.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of words.")]
+Contiguity = Annotated[
+    str, typer.Option(help="Areas are neighbours that share a point (queen) or a line (rook).", metavar="RULE")
+]
+Tolerance = Annotated[
+    float, typer.Option(help="Width of gaps between the outlines of neighbours, in the unit of their coordinates.")
+]
+Trials = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column of VALUES with the number of trials of binomial counts.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Threads = Annotated[int | None, typer.Option("--n-threads", min=1, help="Threads to use; all by default.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -129,6 +142,10 @@ class GraphOptions:
     parallel: str = "sum"
     largest_component: bool = False
     sensors: Path | None = None
+    areas: Path | None = None
+    area_name: str | None = None
+    contiguity: str = "queen"
+    tolerance: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -72,13 +72,16 @@ def check_wishes(model: Path | None, out: Path | None, plot: Path | None, level:
 
 
 def draw(model: Any, path: Path, name: str) -> None:
-    """Draw a map of the predictions and of their uncertainty."""
+    """Draw a map of the predictions and of their uncertainty; of counts with exposures, the relative risks."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    axes = model.plot() if is_classifier(model) else model.plot(unit=name)
+    if not is_classifier(model) and model._data.exposure is not None:
+        axes = model.plot_risks()
+    else:
+        axes = model.plot() if is_classifier(model) else model.plot(unit=name)
     figure = axes[0].figure
     try:
         with writing(path), replacing(path) as temporary:

@@ -28,7 +28,12 @@ def load_graph(options: GraphOptions, console: Console, points: ValueColumns | N
         geometry=options.geometry,
         nodes=options.nodes,
         parallel=options.parallel,
+        area_name=options.area_name,
+        contiguity=options.contiguity,
+        tolerance=options.tolerance,
     )
+    if options.areas is not None:
+        reading.graph = reading.graph.with_areas(options.areas, options.area_name)
     console.say(f"{options.path.name}: {reading.graph.n_nodes:,} nodes, {reading.graph.n_edges:,} edges")
     for note in reading.notes:
         console.note(note)

@@ -9,6 +9,7 @@ from graphmatern._validation import FaultList
 from graphmatern.cli._console import writing
 from graphmatern.cli._reading import limited_threads
 from graphmatern.errors import InputError
+from graphmatern.graph import area_geometry
 from graphmatern.io import check_target
 from graphmatern.metrics import half_width
 
@@ -45,9 +46,10 @@ def check_page(page: PageOptions) -> None:
 
 def write_report(model: Any, page: PageOptions, console: Console) -> None:
     """Write the page, and say so."""
-    from graphmatern.report import read_area_file
-
-    areas = None if page.areas is None else read_area_file(page.areas, model.graph, page.area_name)
+    areas: dict[Any, Any] | None = None
+    if page.areas is not None:
+        graph = model.graph.with_areas(page.areas, page.area_name)
+        areas = {node: area_geometry(rings) for node, rings in zip(graph.nodes, graph.areas, strict=True) if rings}
     with writing(page.path):
         model.report(
             page.path,

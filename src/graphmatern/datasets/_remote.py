@@ -110,7 +110,7 @@ def _reason(error: Exception) -> str:
     if response is not None:
         return f"the server answered {response.status_code}"
     if isinstance(error, ValueError):
-        return "what came has a wrong checksum: damaged on the way, or changed at its source"
+        return "the checksum is wrong: the file was damaged on the way, or changed at its source"
     return f"no connection, or a broken one ({type(error).__name__})"
 
 
@@ -121,5 +121,5 @@ def _what_to_do(faults: dict[str, str], cache: Path, local: str) -> str:
     ]
     return (
         f"{len(faults)} {'file' if len(faults) == 1 else 'files'} could not be downloaded. "
-        "Try again, or fetch by other means:\n" + "\n".join(lines) + f"\n{local}"
+        "Try again, or download by other means:\n" + "\n".join(lines) + f"\n{local}"
     )

@@ -6,7 +6,7 @@ A measurement with noise variance r at s changes the covariance C of the process
 
 and taking it away again is a measurement with noise −r. So k measurements are k columns beside the covariance before
 them, of which one product with a unit vector, a solve, gives a column. After as many as fit the memory the engine
-takes them over as sites, and the columns begin afresh: nothing is approximated, and memory does not grow with k.
+takes them over as sites, and the columns start again: nothing is approximated, and memory does not grow with k.
 
 Coefficients b of linear effects, η = hᵀb + f with information A and sensitivity D = h − M (see `inference.posterior`),
 follow along: with g = c / (C_ss + r), D ← D − g D_s and A ← A + D_sᵀD_s / (C_ss + r); then cov η = C + D A⁻¹ Dᵀ.
@@ -59,7 +59,7 @@ class Belief:
         self._restart()
 
     def _restart(self) -> None:
-        """Begin afresh beside the covariance of `predictive`."""
+        """Start again from the covariance of `predictive`."""
         self._own = self.predictive.variances(self.nodes).copy()
         self._columns = np.empty((0, len(self.nodes)))
         self._count = 0

@@ -1,4 +1,4 @@
-"""Where to put sensors, and which of those there are could go."""
+"""Where to put sensors, and which of the existing ones could be removed."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def place_sensors(
     costs: Any = None,
     budget: float | None = None,
 ) -> pd.DataFrame:
-    """Choose nodes to measure at, one after the other, each the best given those before it.
+    """Choose nodes to measure at, one at a time, each the best given those before it.
 
-    Gains are exact, up to rounding. Each choice takes one or two solves, after which all candidates are compared;
-    nothing need be looked at twice. Where an engine estimates the variances of many nodes (moments, beyond 4,000),
-    candidates are put right as they come to the top, so that the gains reported are exact there as well.
+    Gains are exact, up to rounding. Each choice takes one or two solves, after which all candidates are compared. If an
+    engine estimates the variances of many nodes (moments, beyond 4,000), leading candidates are recomputed, so that the
+    gains reported are exact there too.
 
     Parameters
     ----------
     model : GraphGPRegressor or BoundKernel
         What is known so far: a fitted model with its data; one that is not fitted, with a kernel and a noise variance,
-        before any data (its mean then counts as known); or a kernel on a graph. Use ``model.kernel_.on(graph)`` where
-        the data belong to the past, and sensors are for days to come.
+        before any data (its mean then counts as known); or a kernel on a graph. Use ``model.kernel_.on(graph)`` if
+        the data belong to the past and the sensors are for days to come.
     n : int, optional
-        How many to choose; as many as the budget allows where it is left out, and at most as many with a budget.
+        How many to choose, at most if there is a budget; by default as many as the budget allows.
     criterion : {"entropy", "mutual_information", "variance"}
         What a measurement at s is worth, with C the covariance of the process f given all that is known and r the noise
         variances.
@@ -70,28 +70,27 @@ def place_sensors(
         "mutual_information": ½ log [var(y_s | y_A) / var(y_s | y_B)], with A the sensors chosen, B all other candidates
         and y their measurements, all given the data and ``existing``; in nats. This is what the mutual information of
         y_A and the measurements at all other candidates grows by (Krause, Singh and Guestrin 2008). Unlike entropy it
-        avoids the rim of the graph, where a sensor sees little else. It is submodular, and grows while few of the
-        candidates are chosen: the guarantee is then nearly the same.
+        avoids the edge of the graph, where a sensor says little about other nodes. It is submodular, and grows
+        while few of the candidates are chosen: the guarantee is then nearly the same.
 
         "variance": the mean of C_ts² / (C_ss + r_s) over the targets t, by which the average variance of f at them
-        falls, in the squared unit of the measurements. It is what predictions at the targets gain. It is not
-        submodular; no guarantee is known.
+        falls, in the squared unit of the measurements. It is not submodular; no guarantee is known.
     candidates : sequence of hashable, optional
         Names of nodes to choose from; by default all without data that are not in ``existing``.
     targets : sequence of hashable, optional
         Names of nodes at which the process matters, for "variance" and for the standard deviations reported; all by
         default.
     existing : sequence of hashable, optional
-        Names of nodes that are going to be measured in any case.
+        Names of nodes that will be measured anyway.
     noise : float, Series or array_like, optional
         Noise variance of a measurement: one for all, one for each node by name, or in the order of the candidates (then
         ``existing``). By default the model's. Of counts, whose noise follows their rate, that of their logarithm.
     costs : Series, mapping or array_like, optional
         Cost of each candidate, by node name or in the order of the candidates; by default all alike. Candidates are
         then compared by gain per cost. Of that choice and the best single candidate, the better has at least 39 % of
-        the information that the budget can buy; a warning says so where it is the single one.
+        the information that the budget can buy; a warning says so if it is the single one.
     budget : float, optional
-        What all sensors may cost together; without costs, each costs 1.
+        Total cost allowed; without costs, each sensor costs 1.
 
     Returns
     -------
@@ -170,14 +169,14 @@ def remove_sensors(
     targets: Any = None,
     noise: Any = None,
 ) -> pd.DataFrame:
-    """Choose sensors that could go, one after the other, each that with the least loss given those gone before it.
+    """Choose sensors to remove, one at a time, each the least missed given those already removed.
 
     Parameters
     ----------
     model : GraphGPRegressor or BoundKernel
         As `place_sensors` takes it.
     n : int
-        How many are to go; at least one stays.
+        How many to remove; at least one stays.
     criterion : {"entropy", "variance"}
         What is lost: information about the process, in nats, or accuracy at the targets, by how much their average
         variance grows; what `place_sensors` would say is gained by the same sensor, given those that stay.
@@ -296,7 +295,7 @@ class _Search:
     def best(self, allowed: NDArray[np.bool_], prices: Floats) -> tuple[int, Floats]:
         """The allowed candidate with the largest gain per cost, and gains of all; shape (n_candidates,).
 
-        Gains that are estimates are put right when they come to the top, until one of them stays there.
+        Estimated gains are recomputed when they come out on top, until one of them stays there.
         """
         for _ in range(_TRIES):
             gains = self.gains()

@@ -81,7 +81,7 @@ def read_noise(measurable: Measurable, noise: Any, nodes: Longs, faults: FaultLi
     """Noise variances of measurements at some nodes, for each version of the process; each of shape (n,)."""
     if noise is None:
         if any(one.noise is None for one in measurable.versions):
-            rule = "must be given where there is nothing to take it from, as with a kernel"
+            rule = "must be given if the model has none, as with a kernel"
             faults.add("noise", rule, "none", "Pass the variance of a sensor's error, or one for each node.")
             return [np.ones(len(nodes)) for _ in measurable.versions]
         every = (np.broadcast_to(one.noise, (measurable.graph.n_nodes,)) for one in measurable.versions)  # type: ignore[arg-type]
@@ -158,12 +158,12 @@ def read_wishes(
     if costs is not None:
         prices = read_values(graph, costs, chosen, "costs", faults, "Every candidate costs something, above 0.")
     if budget is not None:
-        check_positive("budget", budget, faults, remedy="Leave it out where cost does not matter.")
+        check_positive("budget", budget, faults, remedy="Leave it out if cost does not matter.")
     own = read_noise(measurable, noise, np.concatenate([chosen, there]), faults)
     low = [np.isnan(one) | (one <= 0.0) for one in own]
     if not len(faults) and any(bad.any() for bad in low):
         received = describe_rows(low[0], own[0])
-        faults.add("noise", "must be above 0", received, "A sensor without any error is one with a very small one.")
+        faults.add("noise", "must be above 0", received, "For an exact sensor, use a very small variance.")
     faults.raise_if_any()
     cheapest = 1.0 if prices is None else float(prices.min())
     if budget is not None and cheapest > float(budget):

@@ -14,8 +14,12 @@ from graphmatern.graph import intrinsic_structure
 from graphmatern.inference.markov.areal import AreaPredictive, shares_of
 from graphmatern.kernels import BYM2, ICAR
 from graphmatern.metrics import half_width
+from graphmatern.plotting import plot_field, plot_risk, two_axes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from graphmatern.estimators._data import TrainingData
@@ -42,6 +46,7 @@ class AreaResults:
 
     def _require_fit(self) -> None: ...
     def _plain(self, y: Floats) -> Floats: ...  # type: ignore[empty-body]
+    def _seen(self) -> Posterior | Mixture: ...  # type: ignore[empty-body]
 
     def risk_table(self, threshold: float = 1.0, level: float = 0.95, replicate: int = 0) -> pd.DataFrame:
         """Relative risk of every area, the rate of a count of exposure 1; or the response of other likelihoods.
@@ -91,6 +96,53 @@ class AreaResults:
         }
         return pd.DataFrame(columns, index=self.graph.nodes)
 
+    def plot_risks(
+        self,
+        axes: Sequence[Axes] | None = None,
+        *,
+        threshold: float = 1.0,
+        largest: float | None = None,
+        areas: Any = None,
+        title: str = "",
+        replicate: int = 0,
+    ) -> NDArray[Any]:
+        """Draw the relative risk of every area and, beside it, the probability that it is above a threshold.
+
+        Parameters
+        ----------
+        axes : sequence of two Axes, optional
+            Where to draw; a new figure by default.
+        threshold : float
+            The threshold.
+        largest : float, optional
+            Risk at the upper end of the colour bar; see `plotting.plot_risk`.
+        areas : GeoDataFrame, Series, mapping or path, optional
+            Outlines by node name, where the graph has none; see `Graph.with_areas`. Without any, nodes are dots.
+        title : str
+            What the map shows, and when.
+        replicate : int
+            Which replicate.
+
+        Returns
+        -------
+        ndarray of two Axes
+
+        Examples
+        --------
+        >>> import graphmatern as gm, shapely
+        >>> graph = gm.Graph.from_polygons([shapely.box(k, 0, k + 1, 1) for k in range(3)])
+        >>> model = gm.GraphGPRegressor(graph, gm.BYM2(0.3, 0.5), likelihood="poisson", optimizer=None)
+        >>> left, right = model.fit([0, 1, 2], [9, 4, 1], exposure=[4.0, 4.0, 4.0]).plot_risks()
+        """
+        self._require_fit()
+        graph = self.graph if areas is None else self.graph.with_areas(areas)
+        table = self.risk_table(threshold, replicate=replicate)
+        pair = two_axes(axes)
+        plot_risk(graph, table["mean"], pair[0], largest=largest, title=title or "relative risk", label="")
+        above = f"probability that it is above {threshold:g}"
+        plot_field(graph, table["above"], pair[1], limits=(0.0, 1.0), cmap="RdBu_r", title=above)
+        return pair
+
     def fitted_table(self) -> pd.DataFrame:
         """Observations beside what was fitted to them, and residuals.
 
@@ -105,7 +157,7 @@ class AreaResults:
         data = self._data
         offset = self._level + (0.0 if data.exposure is None else np.log(data.exposure))
         offset = np.broadcast_to(offset, data.nodes.shape)
-        means, variances = self.posterior_.moments(data.nodes, observation=True, offset=offset)
+        means, variances = self._seen().moments(data.nodes, observation=True, offset=offset)
         tables = []
         for k in range(data.y.shape[1]):
             rows = np.flatnonzero(~np.isnan(data.y[:, k]))

@@ -76,12 +76,14 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """Warn of what the user should know about the fit."""
         fit = self._fit
         if not fit.converged:
-            message = fit.optimum.message if not fit.optimum.converged else "the sites did not come to rest"
-            warn(f"the fit stopped early: {message}; raise max_iterations or change the start", NumericalWarning)
+            message = fit.optimum.message if not fit.optimum.converged else "the sites did not converge"
+            warn(
+                f"the fit stopped early: {message}; raise max_iterations, or start from other values", NumericalWarning
+            )
         if hasattr(self, "prior_variance_lost_") and fit.report.get("prior_loss_share", 0.0) > _LOST_SHARE:
             warn(
                 f"the eigenpairs used lose up to {fit.report['prior_loss_share']:.0%} of the prior variance: "
-                "predictions away from the data are too sure of themselves (variance starvation). Use more eigenpairs, "
+                "predictions away from the data are overconfident (variance starvation). Use more eigenpairs, "
                 "or engine='markov' with a Matérn kernel",
                 NumericalWarning,
             )
@@ -111,7 +113,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
 
     @property
     def hyperparameters_(self) -> pd.DataFrame:
-        """What is known of the parameters: mode, mean, standard deviation and quantiles, one row each.
+        """What is known about the parameters: mode, mean, standard deviation and quantiles, one row each.
 
         ``sigma`` is the standard deviation of the process and ``noise`` that of the noise, in the units of the values;
         ``lengthscale`` is the kernel's, and ``range``, where lengths of edges are known, is in their unit: the distance
@@ -227,7 +229,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Write an interactive page about the fitted model: a single HTML file that opens anywhere.
 
-        It has a map to look around in (predictions, uncertainty, exceedance of a threshold, observations, residuals),
+        It has a map to explore (predictions, uncertainty, exceedance of a threshold, observations, residuals),
         a table of all nodes, what was fitted in plain words, and how far it can be trusted. It needs no server, fetches
         nothing, and shows names as they are, whatever is in them.
 
@@ -243,8 +245,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             Unit of the edges' lengths, such as ``"m"``; found out where positions are longitudes and latitudes.
         level : float
             Probability of the intervals.
-        areas : GeoDataFrame, Series or mapping, optional
-            Outlines by node name, where nodes are areas: shapely polygons, GeoJSON geometries, WKT or coordinates.
+        areas : GeoDataFrame, Series, mapping or path, optional
+            Outlines by node name, where nodes are areas and the graph has none; see `Graph.with_areas`.
 
         Examples
         --------
@@ -255,7 +257,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         ...     model.report(pathlib.Path(folder) / "page.html", title="Speeds", unit="mph", length_unit="m")
         """
         self._require_fit()
-        half_width(level)  # refuses what is no probability
+        half_width(level)  # refuses what is not a probability
         faults = FaultList("no page was written", TableError)
         for name, words in (("title", title), ("unit", unit), ("length_unit", length_unit)):
             if not (isinstance(words, str) or (words is None and name != "unit")):

@@ -1,4 +1,4 @@
-"""What a fitted classification can tell: classes, probabilities, tables, samples, scores, pictures."""
+"""Results of a fitted classification: classes, probabilities, tables, samples, scores, pictures."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from graphmatern.estimators._covariates import Covariates
     from graphmatern.likelihoods import Likelihood
     from graphmatern.report import Content
 
@@ -51,6 +52,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
     inference_: str
     inference_reason_: str
     _data: LabelData
+    _covariates: Covariates
 
     def predict_latent(self, nodes: Any = None) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the latent processes.
@@ -71,7 +73,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         return self.posterior_.latent_mean(places).T, np.sqrt(self.posterior_.latent_variance(places)).T
 
     def predict_proba(self, nodes: Any = None) -> Floats:
-        """Probabilities of the classes, the uncertainty of the latent processes included.
+        """Probabilities of the classes, including the uncertainty of the latent processes.
 
         Parameters
         ----------
@@ -81,7 +83,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         Returns
         -------
         ndarray, shape (n_names, n_classes)
-            In the order of `classes_`. Where no labels reach a node's component, those of the prior, with a warning.
+            In the order of `classes_`. In components without labels these are the prior's, with a warning.
         """
         self._require_fit()
         places = self.graph.locate(nodes)
@@ -196,12 +198,13 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         n : int
             How many.
         strategy : {"entropy", "bald", "variance"}
-            Where the label is most uncertain; where it would tell most about the latent processes, which leaves out
-            labels that stay uncertain however much is known (Houlsby et al. 2011; no such labels under robust-max);
-            or where it would lower the average variance over all nodes, summed over the processes, most.
+            Where the label is most uncertain; where it would say most about the latent processes, which skips labels
+            that stay uncertain however much is known (Houlsby et al. 2011; robust-max has none of these); or where it
+            would most lower the average variance over all nodes, summed over the processes.
         batch : bool
-            Whether the nodes are labelled together and should differ: each is chosen as if those before it had labels,
-            the most probable ones, or, under "bald", some drawn from the predictions. Else the n best by themselves.
+            Whether the nodes will be labelled together and should differ: each is chosen as if those before it were
+            labelled, with the most probable labels or, for "bald", labels drawn from the predictions. Otherwise the n
+            best ones, each on its own.
         candidates : sequence of hashable, optional
             Names of nodes to choose from; by default all without a label.
         random_state : int, optional
@@ -211,7 +214,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         -------
         DataFrame
             One row per node: node, order (from 1), score (in nats; of "variance" that decrease), given the nodes before
-            it, and the label expected now with its probability. Go on with `condition_on`.
+            it, and the label expected now with its probability. `condition_on` adds the labels.
 
         Examples
         --------
@@ -247,7 +250,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         )
 
     def score(self, nodes: Any, y: Any = None, sample_weight: None = None) -> float:
-        """Share of labels that are predicted; None and NaN in ``y`` are passed over.
+        """Share of labels predicted correctly; None and NaN in ``y`` are skipped.
 
         Parameters
         ----------
@@ -267,14 +270,14 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         return accuracy(self.classes_[held_back.codes].tolist(), predicted.tolist())
 
     def evaluate(self, nodes: Any, y: Any = None) -> dict[str, float]:
-        """Score predictions of held-back labels: accuracy, log loss, calibration error.
+        """Score predictions of held-out labels: accuracy, log loss, calibration error.
 
         Parameters
         ----------
         nodes : sequence of hashable, or Series
             Node names; or true labels indexed by node name.
         y : sequence of hashable, optional
-            True labels; None and NaN are passed over.
+            True labels; None and NaN are skipped.
 
         Returns
         -------
@@ -287,7 +290,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         return classification_report(held_back.codes.tolist(), share, range(len(self.classes_)))
 
     def plot(self, axes: Sequence[Axes] | None = None, **options: Any) -> NDArray[Any]:
-        """Draw the most probable classes and, beside them, how uncertain they are.
+        """Draw the most probable classes and, next to them, how uncertain they are.
 
         Parameters
         ----------
@@ -308,12 +311,39 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
     def _content(self, *, title: str | None, level: float, options: dict[str, Any]) -> Content:
         return classes_content(self, title=title, level=level, options=options)
 
+    @property
+    def coefficients_(self) -> pd.DataFrame:
+        """Coefficients of the mean of every latent process; a row per class and covariate, "(constant)" first.
+
+        Mean, sd, 2.5%, 50% and 97.5%. A likelihood with one process for two classes has one row per covariate: what
+        raises the probability of the second class.
+        """
+        self._require_fit()
+        every = getattr(self.posterior_, "components", [self.posterior_])
+        weights = getattr(self.posterior_, "weights", np.ones(1))
+        tables = []
+        for latent in range(self.posterior_.n_latents):
+            means = np.stack([one.coefficients[latent] for one in every])
+            covariances = np.stack([one.coefficient_covariance[latent] for one in every])
+            tables.append(self._covariates.in_user_units(weights, means, covariances, 0.0, 1.0))
+        if len(tables) == 1:
+            return tables[0]
+        return pd.concat(tables, keys=list(self.classes_), names=["class", "covariate"])
+
     def summary(self) -> str:
         """Describe the fit in a few lines of text."""
         self._require_fit()
         count = np.bincount(self._data.codes, minlength=len(self.classes_))
         evidence = "approximate log evidence" if self.likelihood_.approximation != "bound" else "evidence lower bound"
         shares = ", ".join(f"{label} {n:,}" for label, n in zip(self.classes_.tolist(), count.tolist(), strict=True))
+        effects = []
+        if self._covariates.names:
+            rows = self.coefficients_.iterrows()
+            words = [
+                f"{' '.join(map(str, key)) if isinstance(key, tuple) else key} {row['mean']:.4g} ± {row['sd']:.2g}"
+                for key, row in rows
+            ]
+            effects = [f"mean      {', '.join(words)}"]
         return "\n".join(
             [
                 f"{len(self._data.nodes):,} labels on {self.graph!r}",
@@ -324,5 +354,6 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
                 f"{evidence} {self.elbo_:.4f}",
                 *self._share_lines(),
                 *self._fit_lines(),
+                *effects,
             ]
         )

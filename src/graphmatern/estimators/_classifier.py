@@ -18,6 +18,7 @@ from graphmatern._validation import (
 from graphmatern.errors import KernelError, TableError
 from graphmatern.estimators._base import reached_by
 from graphmatern.estimators._class_results import ClassificationResults
+from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._features import read_features
 from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
 from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from graphmatern.estimators._covariates import Covariates
     from graphmatern.graph import Graph
     from graphmatern.inference import Fit, Prior
     from graphmatern.kernels import Kernel
@@ -61,12 +63,13 @@ _LIKELIHOODS: dict[str, Callable[[int], Categorical]] = {
 # Up to which classes are coupled by default: a fit takes n_classes factorisations of labels × labels at a time, and
 # predictions n_classes matrices of labels × nodes.
 _COUPLED_LABELS, _COUPLED_SIZE, _COUPLED_ENTRIES = 1000, 10_000, 10**8
+_EFFECT_PRECISION = 0.16  # of coefficients: a standard deviation of 2.5, as is usual for probits and logits
 _RESTRICTED = ("inducing", "eigenvectors")  # forms of inference that can learn step by step
 
 
 @documented
 class GraphGPClassifier(ClassificationResults):
-    """Classification on a graph: labels of some nodes in, class probabilities of all nodes out.
+    """Classification on a graph: from labels of some nodes to class probabilities of all of them.
 
     Parameters
     ----------
@@ -75,25 +78,32 @@ class GraphGPClassifier(ClassificationResults):
         Kernel of every latent process, with starting values; fixed parameters are kept. By default a Matérn kernel
         whose starting values are chosen from the data.
     likelihood : {"auto", "probit", "softmax", "robustmax", "bernoulli"} or likelihood
-        How labels depend on the latent processes, one for each class. "probit": the largest decides, after independent
+        How labels depend on the latent processes, one for each class. "probit": the largest wins, after independent
         noise of variance 1; fitted by expectation propagation that keeps the correlation between classes, which gives
-        the best calibrated probabilities, for up to a thousand labels. "softmax": with probabilities proportional to
-        their exponentials; "robustmax": the largest decides, but a label is wrong with probability 0.001. These two are
-        fitted by variational inference as if classes were independent, for any number of labels, and are surer of
-        themselves than they should be. "bernoulli" is for two classes and has one process. "auto" is "probit", or
-        "robustmax" where there are too many labels and for ``inference="inducing"`` and "eigenvectors". A likelihood
-        object sets what these names leave at their defaults.
+        the best-calibrated probabilities, for up to a thousand labels. "softmax": probabilities proportional to their
+        exponentials; "robustmax": the largest wins, but a label is wrong with probability 0.001. These two are fitted
+        by variational inference as if classes were independent, for any number of labels, and are overconfident.
+        "bernoulli" is for two classes and has one process. "auto" is "probit", or "robustmax" if there are too many
+        labels and for ``inference="inducing"`` and "eigenvectors". Pass a likelihood object to set its parameters.
     inference : {"auto", "spectral", "markov", "moments", "features", "eigenvectors", "inducing"}
         How to compute. "spectral" (any kernel), "markov" (Matérn; large road-like graphs) and "moments" (any kernel;
         large graphs of any other kind) agree with each other; "auto" chooses one of them. "features" is the
         only one that takes features, and is chosen where there are some. "eigenvectors" and "inducing" restrict the
         posterior to leading eigenvectors or inducing nodes, and can learn from batches.
     engine : str, optional
-        Another word for ``inference``, as `GraphGPRegressor` has it; give one of the two.
+        The same as ``inference``, under the name that `GraphGPRegressor` uses; give one of the two.
     <features>
     classes : sequence of hashable, optional
-        All labels there are; by default those of a categorical Series, or those that occur. Classes without labelled
-        nodes have a process like the others.
+        All possible labels; by default the categories of a categorical Series, or the labels that occur. Classes
+        without labelled nodes have a process like the others.
+    mean : {"zero", "constant"}
+        Mean of every latent process; a constant is integrated out.
+    covariates : DataFrame, Series or array_like, shape (n_nodes, n_covariates), optional
+        Values at every node that enter the mean of every latent process linearly, with coefficients of its own that are
+        integrated out (`coefficients_`): a table indexed by node name, or an array in the order of the nodes. Beside
+        covariates, a constant mean is usually wanted. Coefficients are normal with a standard deviation of 2.5 in units
+        of the covariate's standard deviation; ``priors={"coefficients": gm.Normal(1.0)}`` gives them others, in units
+        of f and of the covariate, as does a covariate's name.
     <normalized>
     <n_eigenpairs>
     inducing : sequence of hashable, optional
@@ -126,23 +136,25 @@ class GraphGPClassifier(ClassificationResults):
     classes_ : ndarray, shape (n_classes,)
         Labels, sorted where they can be.
     kernel_ : Kernel
-        Learned kernel. Its variance is relative to the noise of "probit"; robust-max does not see the scale of the
-        processes, and keeps it.
+        Learned kernel. Its variance is relative to the noise of "probit"; robust-max does not depend on the scale of
+        the processes, and leaves it unchanged.
     likelihood_ : Likelihood
         Likelihood with its parameters.
     elbo_ : float
-        What stands for the log marginal likelihood of the labels at the parameters of `kernel_`: expectation
-        propagation's approximation of it for "probit", else the evidence lower bound, which is at most that.
+        Approximation of the log marginal likelihood of the labels at the parameters of `kernel_`: expectation
+        propagation's for "probit", otherwise the evidence lower bound.
     log_evidence_ : float
         The same with the parameters integrated out, for comparing models.
     hyperparameters_ : DataFrame
-        What is known of the parameters: mode, mean, sd, 2.5%, 50% and 97.5%.
+        What is known about the parameters: mode, mean, sd, 2.5%, 50% and 97.5%.
     inference_, engine_ : str
-        Engine used, by either word.
+        Engine used, under both names.
     inference_reason_, engine_reason_ : str
         Why, in a sentence.
+    coefficients_ : DataFrame
+        Coefficients of the mean, class by class: mean, sd, 2.5%, 50% and 97.5%.
     converged_ : bool
-        Whether the optimiser was satisfied.
+        Whether the optimiser converged.
     n_clipped_ : int
         Steps in which negative sites had to be set to 0, the last resort.
     informed_ : ndarray of bool, shape (n_nodes,)
@@ -170,6 +182,8 @@ class GraphGPClassifier(ClassificationResults):
         engine: str | None = None,
         features: Any = None,
         classes: Sequence[Any] | None = None,
+        mean: Literal["zero", "constant"] = "zero",
+        covariates: Any = None,
         normalized: bool | None = None,
         n_eigenpairs: int | None = None,
         inducing: Sequence[Any] | None = None,
@@ -199,6 +213,8 @@ class GraphGPClassifier(ClassificationResults):
         self.engine = engine
         self.features = features
         self.classes = classes
+        self.mean = mean
+        self.covariates = covariates
         self.normalized = normalized
         self.n_eigenpairs = n_eigenpairs
         self.inducing = inducing
@@ -245,9 +261,13 @@ class GraphGPClassifier(ClassificationResults):
     def _check_options(self) -> None:
         faults = FaultList("nothing was fitted", KernelError)
         if self.engine is not None and self.inference != "auto":
-            rule = "must be left out where `inference` is given: it is another word for it"
+            rule = "must be left out if `inference` is given: they mean the same"
             faults.add("engine", rule, f"{self.engine!r} and inference={self.inference!r}", "Give one of the two.")
         note_choice("inference" if self.engine is None else "engine", self._engine, ("auto", *ENGINES), faults)
+        note_choice("mean", self.mean, ("zero", "constant"), faults)
+        if self._in_steps and (self.mean != "zero" or self.covariates is not None):
+            rule = "must be left out where steps are counted (batch_size, optimizer='adam')"
+            faults.add("covariates", rule, "some, or a constant mean", "Use optimizer='quasi-newton'.")
         note_choice("covariance", self.covariance, ("full", "diagonal"), faults)
         for name in ("batch_size", "n_inducing"):
             if getattr(self, name) is not None:
@@ -269,7 +289,7 @@ class GraphGPClassifier(ClassificationResults):
 
     @property
     def _engine(self) -> str:
-        """The engine asked for, by either word."""
+        """The engine asked for, under either name."""
         return self.inference if self.engine is None else self.engine
 
     @property
@@ -282,7 +302,7 @@ class GraphGPClassifier(ClassificationResults):
         faults = FaultList("nothing was fitted", TableError)
         count = len(data.classes)
         if count < 2:
-            remedy = "Name all classes there are in `classes`."
+            remedy = "List all classes in `classes`."
             raise faults.raise_now("y", "must hold labels of at least two classes", abbreviate(data.classes), remedy)
         if isinstance(self.likelihood, Categorical):
             likelihood = copy.deepcopy(self.likelihood)
@@ -297,7 +317,7 @@ class GraphGPClassifier(ClassificationResults):
         return likelihood
 
     def _likelihood_for(self, data: LabelData) -> str:
-        """The word for a likelihood, where "auto" has been decided."""
+        """The name of the likelihood, with "auto" resolved."""
         if self.likelihood != "auto":
             return str(self.likelihood)
         n, count = len(data.nodes), len(data.classes)
@@ -307,6 +327,8 @@ class GraphGPClassifier(ClassificationResults):
     def _problem(self, data: LabelData, **options: Any) -> Problem:
         """What is to be learned."""
         codes = np.asarray(data.codes, dtype=np.float64)[:, None]
+        covariates = self._read_covariates()
+        covariates.check(data.nodes)
         settings = {
             "inducing": None if self.inducing is None else self.graph.locate(self.inducing),
             "n_inducing": self.n_inducing,
@@ -320,7 +342,8 @@ class GraphGPClassifier(ClassificationResults):
                 "graph": self.graph,
                 "kernel": self.kernel,
                 "likelihood": self._make_likelihood(data),
-                "observations": Observations(data.nodes, codes, np.zeros((self.graph.n_nodes, 0))),
+                "observations": Observations(data.nodes, codes, covariates.design),
+                "effect_precision": covariates.precision(_EFFECT_PRECISION),
                 "normalized": uses_normalized(self),
                 "rules": rules_of(self),
                 "search": search_of(self),
@@ -338,6 +361,9 @@ class GraphGPClassifier(ClassificationResults):
             }
         )
 
+    def _read_covariates(self) -> Covariates:
+        return read_covariates(self.graph, self.covariates, constant=self.mean == "constant", priors=self.priors)
+
     def _learn(self, data: LabelData) -> dict[str, Any]:
         """Learn from labels; returns every fitted attribute."""
         return self._attributes(data, learn(self._problem(data), self._engine))
@@ -347,6 +373,7 @@ class GraphGPClassifier(ClassificationResults):
         return {
             "_data": data,
             "_fit": fit,
+            "_covariates": self._read_covariates(),
             "classes_": data.classes,
             "kernel_": fit.kernel,
             "likelihood_": fit.likelihood,

@@ -23,24 +23,45 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Covariates", "mixture_quantile", "read_covariates"]
+__all__ = ["Covariates", "OwnCovariates", "mixture_quantile", "own_covariates", "read_covariates"]
 
 _INTERCEPT, _ALL = "(constant)", "coefficients"
 _WIDE = 100.0  # standard deviation of coefficients without a prior where others have one, in units of y and x
 
 
 @dataclass(frozen=True, eq=False)
-class Covariates:
-    """Covariates at every node, standardised so that no unit of theirs harms the arithmetic.
+class OwnCovariates:
+    """Covariates of single observations.
 
     Attributes
     ----------
     names : list of str
-        Of the columns of the design: the constant first, where there is one.
+        Of the columns.
+    values : ndarray, shape (n, n_covariates)
+        In the caller's units.
+    """
+
+    names: list[str]
+    values: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Covariates:
+    """Covariates of nodes and of observations, standardised so that no unit of theirs harms the arithmetic.
+
+    Attributes
+    ----------
+    names : list of str
+        Of the columns of the design: the constant first, where there is one, those of observations last.
     design : ndarray, shape (n_nodes, n_covariates)
-        Standardised values; the constant is a column of ones.
+        Standardised values at the nodes; the constant is a column of ones, and covariates of observations are at their
+        mean.
+    shift, scale : ndarray, shape (n_covariates,)
+        Standardised values are (value − shift) / scale.
     back : ndarray, shape (n_covariates, n_covariates)
         From coefficients of the design to those of the caller's covariates.
+    own_names : list of str
+        Of covariates of observations.
     informed : bool
         Whether the caller gave priors: then the coefficients of the design have variance 1 before the data.
     placed : bool
@@ -49,17 +70,38 @@ class Covariates:
 
     names: list[str]
     design: Floats
+    shift: Floats
+    scale: Floats
     back: Floats
+    own_names: list[str]
     informed: bool = False
     placed: bool = False
+
+    def design_of(self, nodes: NDArray[np.int64], own: Floats | None) -> Floats | None:
+        """Design of observations at some nodes with covariates of their own; None where they have none.
+
+        Parameters
+        ----------
+        nodes : ndarray of int64, shape (n,)
+            Positions of the nodes.
+        own : ndarray, shape (n, n_own), optional
+            In the caller's units.
+        """
+        if own is None:
+            return None
+        found = self.design[nodes].copy()
+        k = len(self.own_names)
+        found[:, -k:] = (own - self.shift[-k:]) / self.scale[-k:]
+        return found
 
     def precision(self, usual: float) -> float:
         """Prior precision of the coefficients of the design, given the usual one."""
         return 1.0 if self.informed else usual
 
-    def check(self, observed: NDArray[np.int64]) -> None:
-        """Refuse covariates whose coefficients the observed nodes cannot tell apart."""
-        seen = self.design[np.unique(observed)]
+    def check(self, observed: NDArray[np.int64], own: Floats | None = None) -> None:
+        """Refuse covariates whose coefficients the observations, at these nodes, cannot tell apart."""
+        design = self.design_of(observed, own)
+        seen = self.design[np.unique(observed)] if design is None else design
         n_own = len(self.names) - (_INTERCEPT in self.names)
         if n_own and np.linalg.matrix_rank(seen, tol=1e-8 * max(1.0, np.sqrt(len(seen)))) < len(self.names):
             faults = FaultList("nothing was fitted", TableError)
@@ -111,7 +153,13 @@ def mixture_quantile(level: float, weights: Floats, means: Floats, stds: Floats)
 
 
 def read_covariates(
-    graph: Graph, covariates: Any, *, constant: bool, priors: Mapping[str, Prior] | None = None, y_scale: float = 1.0
+    graph: Graph,
+    covariates: Any,
+    *,
+    constant: bool,
+    priors: Mapping[str, Prior] | None = None,
+    y_scale: float = 1.0,
+    own: OwnCovariates | None = None,
 ) -> Covariates:
     """Check covariates; every fault is reported at once.
 
@@ -127,6 +175,8 @@ def read_covariates(
         Of which those that are `Normal` are of coefficients: by name, or "coefficients" for all.
     y_scale : float
         Unit of y.
+    own : OwnCovariates, optional
+        Covariates of the observations.
     """
     faults = FaultList("nothing was fitted", TableError)
     n = graph.n_nodes
@@ -134,23 +184,28 @@ def read_covariates(
     values = np.zeros((n, 0))
     if covariates is not None:
         names, values = _values(graph, covariates, faults)
+    own_names = [] if own is None else own.names
+    twice = [name for name in own_names if name in names or name == _INTERCEPT]
+    if twice:
+        remedy = "Rename them in one of the two tables."
+        faults.add("covariates", "of nodes and of observations must differ in name", abbreviate(twice), remedy)
     faults.raise_if_any()
-    # Without a constant, to shift a covariate would change what is modelled.
-    shift = values.mean(axis=0) if constant else np.zeros(values.shape[1])
-    scale = (values - shift).std(axis=0) if constant else np.sqrt(np.mean(values**2, axis=0))
-    scale = np.where(scale > 1e-12 * np.abs(values).max(axis=0, initial=0.0), scale, 1.0)
-    standardised = (values - shift) / scale
+    shift, scale = _standards(values, constant)
+    if own is not None:
+        own_shift, own_scale = _standards(own.values, constant)
+        middle = own.values.mean(axis=0)
+        names, shift, scale = [*names, *own_names], np.append(shift, own_shift), np.append(scale, own_scale)
+        values = np.hstack([values, np.broadcast_to(middle, (n, len(middle)))])
     back = np.diag(1.0 / scale)
     if constant:
         names = [_INTERCEPT, *names]
-        standardised = np.column_stack([np.ones(n), standardised])
+        values = np.column_stack([np.ones(n), values])
         shift, scale = np.append(0.0, shift), np.append(1.0, scale)
         back = np.diag(1.0 / scale)
         back[0, 1:] = -shift[1:] / scale[1:]
-        values = np.column_stack([np.ones(n), values])
     given = {name: prior.scale for name, prior in (priors or {}).items() if isinstance(prior, Normal)}
     if not given:
-        return Covariates(names, standardised, back)
+        return Covariates(names, (values - shift) / scale, shift, scale, back, own_names)
     known = {_ALL, *names}
     if not set(given) <= known:
         rule = f"must name covariates ({', '.join(names)}) or {_ALL!r} where they are gm.Normal"
@@ -161,7 +216,52 @@ def read_covariates(
     widths = np.array([given.get(name, given.get(_ALL, 0.0)) / y_scale for name in names])
     widths = np.where(widths > 0.0, widths, wide)
     placed = constant and (_INTERCEPT in given or _ALL in given)
-    return Covariates(names, values * widths, np.diag(widths), informed=True, placed=placed)
+    nothing, units = np.zeros(len(names)), 1.0 / widths
+    return Covariates(names, values * widths, nothing, units, np.diag(widths), own_names, informed=True, placed=placed)
+
+
+def _standards(values: Floats, constant: bool) -> tuple[Floats, Floats]:
+    """What to subtract from covariates and to divide them by; without a constant, a shift would change the model."""
+    shift = values.mean(axis=0) if constant else np.zeros(values.shape[1])
+    scale = (values - shift).std(axis=0) if constant else np.sqrt(np.mean(values**2, axis=0))
+    return shift, np.where(scale > 1e-12 * np.abs(values).max(axis=0, initial=0.0), scale, 1.0)
+
+
+def own_covariates(
+    given: Any, count: int, faults: FaultList, needed: NDArray[np.bool_] | None = None
+) -> OwnCovariates | None:
+    """Covariates of observations, or of predictions; faults are noted.
+
+    Parameters
+    ----------
+    given : DataFrame, Series or array_like
+        One row for each, in their order.
+    count : int
+        How many there are.
+    faults : FaultList
+        Where faults are noted.
+    needed : ndarray of bool, shape (count,), optional
+        Which of them must be known; all by default.
+    """
+    if given is None:
+        return None
+    if isinstance(given, pd.Series):
+        given = given.to_frame("covariate" if given.name is None else given.name)
+    if not isinstance(given, pd.DataFrame):
+        array = np.asarray(given)
+        given = pd.DataFrame(array[:, None] if array.ndim == 1 else array)
+        given.columns = pd.Index([f"x{k}" for k in range(given.shape[1])])
+    if len(given) != count or not given.shape[1]:
+        rule = f"must have a row for each of {count} values, and a column for each covariate"
+        faults.add("covariates", rule, f"shape {given.shape}", "One row per value.")
+        return None
+    before = len(faults)
+    if needed is not None:
+        given = given.set_axis(range(count)).where(pd.Series(needed), 0.0)
+    columns = [as_numbers(given.iloc[:, k], f"covariates[{name!r}]", faults) for k, name in enumerate(given.columns)]
+    if len(faults) > before:
+        return None
+    return OwnCovariates([str(name) for name in given.columns], np.column_stack(columns))
 
 
 def _values(graph: Graph, covariates: Any, faults: FaultList) -> tuple[list[str], Floats]:

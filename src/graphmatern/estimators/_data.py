@@ -10,6 +10,7 @@ import pandas as pd
 
 from graphmatern._validation import FaultList, abbreviate, as_numbers, plain_array
 from graphmatern.errors import TableError
+from graphmatern.estimators._covariates import OwnCovariates, own_covariates
 from graphmatern.graph import index_of_names
 from graphmatern.likelihoods import join_trials
 
@@ -45,12 +46,25 @@ class TrainingData:
         Known noise variances.
     exposure : ndarray, shape (n,), optional
         For how long, or over how much, each count was taken.
+    covariates : ndarray, shape (n, n_covariates), optional
+        Covariates of each observation.
+    covariate_names : list of str, optional
+        What these are called.
     """
 
     nodes: NDArray[np.int64]
     y: Floats
     noise: Floats | None
     exposure: Floats | None = None
+    covariates: Floats | None = None
+    covariate_names: list[str] | None = None
+
+    @property
+    def own(self) -> OwnCovariates | None:
+        """Covariates of the observations."""
+        if self.covariates is None:
+            return None
+        return OwnCovariates(list(self.covariate_names or []), self.covariates)
 
 
 def names_and_values(nodes: Any, y: Any, faults: FaultList) -> tuple[Any, Any]:
@@ -63,7 +77,7 @@ def names_and_values(nodes: Any, y: Any, faults: FaultList) -> tuple[Any, Any]:
     y : array_like, optional
         What the caller passed second.
     faults : FaultList
-        Where faults are noted; raises where there is no going on.
+        Where faults are noted; raises if it cannot continue.
     """
     if y is not None:
         if isinstance(nodes, pd.DataFrame) or getattr(nodes, "ndim", 1) == 2:
@@ -139,6 +153,7 @@ def read_observations(
     noise: Any = None,
     exposure: Any = None,
     trials: Any = None,
+    covariates: Any = None,
     *,
     subject: str = "nothing was fitted",
 ) -> TrainingData:
@@ -155,6 +170,8 @@ def read_observations(
     noise, exposure, trials : array_like, shape (n,), optional
         Known noise variances, exposures of counts, and trials of which values are successes; a Series is matched by its
         index. Trials are joined to the values.
+    covariates : DataFrame or array_like, shape (n, n_covariates), optional
+        Covariates of each observation.
     subject : str
         What did not happen, if something is wrong.
     """
@@ -173,6 +190,7 @@ def read_observations(
     original = nodes if isinstance(nodes, pd.Series) else names
     variances = _positive(aligned(noise, original, "noise_variance", faults), "noise_variance", kept, faults)
     exposures = _exposures(aligned(exposure, original, "exposure", faults), values, kept, names, faults)
+    own = own_covariates(aligned(covariates, original, "covariates", faults), len(codes), faults, kept)
     if trials is not None:
         attempts = _positive(aligned(trials, original, "trials", faults), "trials", kept, faults)
         faults.raise_if_any()
@@ -180,12 +198,13 @@ def read_observations(
         values[kept] = np.where(negative, values[kept], join_trials(values[kept], np.asarray(attempts)[:, None]))
     faults.raise_if_any()
     if exposures is not None:
-        observable = exposures > 0.0  # where there is nobody, no case says nothing
+        observable = exposures > 0.0  # no cases where there are no people carries no information
         kept[kept], exposures = observable, exposures[observable]
         variances = None if variances is None else variances[observable]
     if not kept.any():
         raise faults.raise_now("y", "must hold at least one value", "none", "NaN means not observed.")
-    return TrainingData(codes[kept], values[kept], variances, exposures)
+    beside = (None, None) if own is None else (own.values[kept], own.names)
+    return TrainingData(codes[kept], values[kept], variances, exposures, *beside)
 
 
 def join_observations(one: TrainingData, other: TrainingData) -> TrainingData:
@@ -194,7 +213,9 @@ def join_observations(one: TrainingData, other: TrainingData) -> TrainingData:
     if one.exposure is not None or other.exposure is not None:
         exposure = np.concatenate([np.ones(len(x.nodes)) if x.exposure is None else x.exposure for x in (one, other)])
     noise = None if one.noise is None or other.noise is None else np.concatenate([one.noise, other.noise])
-    return TrainingData(np.concatenate([one.nodes, other.nodes]), np.vstack([one.y, other.y]), noise, exposure)
+    own = None if one.covariates is None or other.covariates is None else np.vstack([one.covariates, other.covariates])
+    nodes, y = np.concatenate([one.nodes, other.nodes]), np.vstack([one.y, other.y])
+    return TrainingData(nodes, y, noise, exposure, own, one.covariate_names)
 
 
 def _values(y: Any) -> tuple[Floats, NDArray[np.bool_]]:

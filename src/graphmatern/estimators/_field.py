@@ -10,6 +10,7 @@ import pandas as pd
 from graphmatern._validation import FaultList, check_positive, check_whole, note_choice, note_flag
 from graphmatern.errors import KernelError
 from graphmatern.estimators._base import normalisation, reached_by
+from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._field_data import FieldData, read_field
 from graphmatern.estimators._field_results import FieldResults
 from graphmatern.estimators._files import FIELD_ENGINES, spectrum_from_state, spectrum_state
@@ -19,6 +20,7 @@ from graphmatern.estimators._results import noise_of
 from graphmatern.estimators._times import TIME_UNITS, TimeAxis
 from graphmatern.inference import Known, Optimum, eigenpairs_used
 from graphmatern.inference.field import (
+    FieldEffects,
     FieldGrid,
     FieldProblem,
     IterativeOptions,
@@ -71,14 +73,20 @@ class GraphFieldRegressor(FieldResults):
     noise : float, optional
         Starting value of the noise variance, in units in which the values have variance 1.
     mean : {"constant", "zero"}
-        Mean of the field; a constant is integrated out under a flat prior.
+        Mean of the field; a constant is integrated out.
+    covariates : DataFrame, Series or array_like, shape (n_nodes, n_covariates), optional
+        Values at every node that enter the mean linearly, the same at all times, with coefficients that are integrated
+        out (`coefficients_`): a table indexed by node name, or an array in the order of the nodes. Coefficients have a
+        flat prior; ``priors={"coefficients": gm.Normal(1.0)}`` gives them others, as does a covariate's name or
+        "(constant)" in place of "coefficients".
     normalize_y : bool
         Whether to subtract the mean of the values and divide by their standard deviation before all else.
     <optimizer>
     <max_iterations>
     <n_restarts>
     bounds : dict of str to (float, float), optional
-        Least and largest value of parameters of ``kernel`` and of the noise. Those of ``time_kernel`` are GPyTorch's.
+        Smallest and largest values of parameters of ``kernel`` and of the noise; ``time_kernel`` has its own
+        constraints.
     priors : dict of str to Prior, optional
         Priors of the same parameters. Those registered with ``time_kernel`` count, too.
     <integrate>
@@ -108,13 +116,15 @@ class GraphFieldRegressor(FieldResults):
     log_evidence_ : float
         The same with the parameters integrated out, for comparing models.
     hyperparameters_ : DataFrame
-        What is known of the parameters: mode, mean, sd, 2.5%, 50% and 97.5%; those of ``time_kernel`` in ``time_unit``.
+        What is known about the parameters: mode, mean, sd, 2.5%, 50% and 97.5%; times are in ``time_unit``.
+    coefficients_ : DataFrame
+        Coefficients of the mean, in the units of y: mean, sd, 2.5%, 50% and 97.5%.
     engine_, engine_reason_ : str
         Engine used, and why.
     gradient_norm_ : float
         Largest derivative of the marginal likelihood at the end.
     converged_ : bool
-        Whether the optimiser was satisfied.
+        Whether the optimiser converged.
     n_evaluations_ : int
         Evaluations of the marginal likelihood.
     y_mean_, y_scale_ : float
@@ -157,6 +167,7 @@ class GraphFieldRegressor(FieldResults):
         n_eigenpairs: int | None = None,
         noise: float | None = None,
         mean: Literal["constant", "zero"] = "constant",
+        covariates: Any = None,
         normalize_y: bool = True,
         optimizer: Literal["quasi-newton", "lbfgs", "adam"] | None = "quasi-newton",
         max_iterations: int = 200,
@@ -179,6 +190,7 @@ class GraphFieldRegressor(FieldResults):
         self.n_eigenpairs = n_eigenpairs
         self.noise = noise
         self.mean = mean
+        self.covariates = covariates
         self.normalize_y = normalize_y
         self.optimizer = optimizer
         self.max_iterations = max_iterations
@@ -211,9 +223,9 @@ class GraphFieldRegressor(FieldResults):
             A long table, with a row per observation and the columns named below; a wide table, with a row per time (its
             index) and a column per node; or node names. NaN means not observed.
         times : sequence, optional
-            Times beside node names: numbers, or dates.
+            Times, if ``data`` holds node names: numbers, or dates.
         y : array_like, optional
-            Values beside node names.
+            Values, if ``data`` holds node names.
         node, time, value : str
             Columns of a long table.
 
@@ -244,10 +256,10 @@ class GraphFieldRegressor(FieldResults):
             check_positive("noise", self.noise, faults, remedy="Leave it out for a value from the data.")
         check_positive("tolerance", self.tolerance, faults, remedy="1e-6 is usual.")
         if self.n_probes is not None:
-            check_whole("n_probes", self.n_probes, faults, minimum=2, remedy="Leave it out for a good number.")
+            check_whole("n_probes", self.n_probes, faults, minimum=2, remedy="Leave it out for the default.")
         check_whole("n_draws", self.n_draws, faults, minimum=2, remedy="32 is usual.")
         if self.random_state is None:  # probes must stay the same
-            faults.add("random_state", "must be a whole number", "None", "0 is as good as any.")
+            faults.add("random_state", "must be a whole number", "None", "Use 0, for instance.")
         check_options(self, ["noise"], faults)
 
     @staticmethod
@@ -272,12 +284,16 @@ class GraphFieldRegressor(FieldResults):
         grid = self._grid(data, axis, scale)
         probes = default_probes(grid) if self.n_probes is None else self.n_probes
         kernel, time_kernel = (self.kernel, self.time_kernel) if kernels is None else kernels
+        covariates = read_covariates(
+            self.graph, self.covariates, constant=self.mean == "constant", priors=self.priors, y_scale=scale[1]
+        )
+        covariates.check(data.nodes)
         problem = FieldProblem(
             graph=self.graph,
             kernel=kernel,
             time_kernel=time_kernel,
             grid=grid,
-            constant=self.mean == "constant",
+            effects=FieldEffects(covariates.design, covariates.precision(0.0)),
             normalized=bool(uses_normalized(self)),
             n_eigenpairs=self.n_eigenpairs,
             method=method[0],
@@ -294,6 +310,7 @@ class GraphFieldRegressor(FieldResults):
             "_data": data,
             "_axis": axis,
             "_fit": fit,
+            "_covariates": covariates,
             "y_mean_": scale[0],
             "y_scale_": scale[1],
             "engine_": method[0],

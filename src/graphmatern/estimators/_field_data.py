@@ -1,4 +1,4 @@
-"""From a table of values at nodes and times to a grid with holes."""
+"""From a table of values at nodes and times to a grid with gaps."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _codes(graph: Graph, names: Any, argument: str, faults: FaultList) -> Longs:
 
 
 def _values(values: Any, argument: str, faults: FaultList) -> Floats:
-    """Values as numbers; NaN and None mean not observed, all else that is no number is noted."""
+    """Values as numbers; NaN and None mean not observed, anything else that is not a number is noted."""
     array = np.asarray(values)
     blank = np.asarray(pd.isna(array), dtype=bool)
     ignored = FaultList("", TableError)

@@ -1,4 +1,4 @@
-"""What a fitted field can tell: predictions, forecasts, filled-in tables, samples, scores, pictures."""
+"""Results of a fitted field: predictions, forecasts, filled-in tables, samples, scores, pictures."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
+    from graphmatern.estimators._covariates import Covariates
     from graphmatern.estimators._field_data import FieldData
     from graphmatern.estimators._times import TimeAxis
     from graphmatern.inference.field import FieldMixture, FieldPosterior
@@ -54,6 +55,7 @@ class FieldResults(GraphEstimator):
     at_bounds_: list[str]
     _data: FieldData
     _axis: TimeAxis
+    _covariates: Covariates
 
     def _marginals(self, *where: Any, observation: bool) -> Normals:
         """Distributions of the field, or of new observations, in normalised units."""
@@ -82,6 +84,18 @@ class FieldResults(GraphEstimator):
         distinct_nodes, s = np.unique(places, return_inverse=True)
         return distinct_times, distinct_nodes, (t, s)
 
+    @property
+    def coefficients_(self) -> pd.DataFrame:
+        """Coefficients of the mean in the units of y; a row per covariate, "(constant)" first.
+
+        Mean, sd, 2.5%, 50% and 97.5%.
+        """
+        self._require_fit()
+        every = self.posterior_.components
+        means = np.stack([one.coefficients for one in every])
+        covariances = np.stack([one.coefficient_covariance for one in every])
+        return self._covariates.in_user_units(self.posterior_.weights, means, covariances, self.y_mean_, self.y_scale_)
+
     def predict(
         self,
         nodes: Any,
@@ -103,7 +117,7 @@ class FieldResults(GraphEstimator):
         return_cov : bool
             Whether to return the covariance as well.
         observation : bool
-            Whether these are those of a new noisy observation, rather than of the field itself.
+            Whether to predict a new noisy observation rather than the field itself.
 
         Returns
         -------
@@ -144,7 +158,7 @@ class FieldResults(GraphEstimator):
         return_std : bool
             Whether to return standard deviations as well.
         observation : bool
-            Whether these are those of a new noisy observation, rather than of the field itself.
+            Whether to predict a new noisy observation rather than the field itself.
 
         Returns
         -------
@@ -242,7 +256,7 @@ class FieldResults(GraphEstimator):
         return_std : bool
             Whether to return standard deviations as well.
         observation : bool
-            Whether these are those of a new noisy observation, rather than of the field itself.
+            Whether to predict a new noisy observation rather than the field itself.
 
         Returns
         -------
@@ -260,7 +274,7 @@ class FieldResults(GraphEstimator):
         return self.predict_grid(nodes, ahead, return_std, observation)
 
     def fill_in(self, nodes: Any = None) -> pd.DataFrame:
-        """The table that was observed, its holes filled with predictions.
+        """The observed table, with its gaps filled by predictions.
 
         Parameters
         ----------
@@ -395,7 +409,7 @@ class FieldResults(GraphEstimator):
     def plot_map(
         self, time: Any, axes: Sequence[Axes] | None = None, *, label: str = "", **options: Any
     ) -> NDArray[Any]:
-        """Draw the field at one time and, beside it, how sure that is.
+        """Draw the field at one time and, next to it, its uncertainty.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Options that the estimators share: what they mean, and what may be said."""
+"""Options that the estimators share: what they mean, and which values are allowed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 
 from graphmatern._validation import check_positive, check_whole, note_choice, note_flag
 from graphmatern.graph import Graph
-from graphmatern.inference import Normal, OfRoot, PCPrior, Prior, PriorsAndBounds, Search
-from graphmatern.kernels import Kernel
+from graphmatern.inference import Normal, OfRoot, PCPrior, Prior, PriorsAndBounds, Search, mixing_prior
+from graphmatern.kernels import BYM2, Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,14 +29,14 @@ _SHARED = {
     "normalized": (
         "bool, optional",
         (
-            "Which Laplacian; by default the normalised one where the kernel requires it, and on graphs of very\n"
-            "unequal degrees that neither eigenpairs nor sparse factors suit (`GraphGPClassifier` compares both where\n"
-            "that is cheap)."
+            "Whether to use the normalised Laplacian. By default only if the kernel requires it, or on graphs of\n"
+            "very unequal degrees that suit neither eigenpairs nor sparse factors (`GraphGPClassifier` compares both\n"
+            "if that is cheap)."
         ),
     ),
     "n_eigenpairs": (
         "int, optional",
-        "Eigenpairs that are used, where any are; all by default, up to 3,000 nodes, beyond that 500.",
+        "Number of eigenpairs, for engines that use them; by default all up to 3,000 nodes, and 500 beyond.",
     ),
     "features": (
         "DataFrame, array_like or scipy sparse matrix, shape (n_nodes, n_features), optional",
@@ -52,72 +52,72 @@ _SHARED = {
     "optimizer": (
         '{"quasi-newton", "adam"} or None',
         (
-            "What maximises the evidence: Fisher scoring or BFGS, then L-BFGS where these fail; or Adam. None keeps\n"
-            'the starting values. "lbfgs" is another word for "quasi-newton". A kernel with free parameters is a\n'
-            "start, not a promise: typical values are tried as well, and the search begins from the best."
+            "How to maximise the evidence: by Fisher scoring or BFGS, with L-BFGS if these fail; or by Adam. None\n"
+            'keeps the starting values. "lbfgs" means the same as "quasi-newton". Free parameters of the kernel are\n'
+            "starting values: typical ones are tried as well, and the search starts from the best."
         ),
     ),
-    "max_iterations": ("int", "Iterations of the optimiser at most."),
+    "max_iterations": ("int", "Largest number of iterations of the optimiser."),
     "learning_rate": ("float", "Step size of Adam, in logarithms of the parameters."),
     "n_restarts": (
         "int",
-        "Further starting points, drawn at random around the first; the best optimum is kept.",
+        "Additional random starting points around the first; the best optimum is kept.",
     ),
     "bounds": (
         "dict of str to (float, float), optional",
-        'Least and largest value of learned parameters: ``{"lengthscale": (1.0, 50.0), "noise": (0.01, 1.0)}``.',
+        'Smallest and largest values of learned parameters: ``{"lengthscale": (1.0, 50.0), "noise": (0.01, 1.0)}``.',
     ),
     "priors": (
         "dict of str to Prior, optional",
         (
             'Priors of learned parameters, such as ``{"lengthscale": gm.LogNormal(median=10.0, spread=1.0)}``: also\n'
             '`gm.HalfNormal`, `gm.Gamma`, `gm.Beta` (of shares) and `gm.PCPrior`; "sigma" is the square root of the\n'
-            "variance. Parameters that are integrated over have weak ones by default (see ``integrate``)."
+            "variance. Parameters that are integrated over have weak priors by default (see ``integrate``)."
         ),
     ),
     "integrate": (
         '"auto" or bool',
         (
-            "Whether to integrate over the parameters, so that predictions and `hyperparameters_` know how uncertain\n"
-            "these are: the mode is found, sets of parameters around it are weighed, and predictions are mixtures\n"
-            'over the two dozen that stand for them. "auto" does so up to 2,000 observations and 60,000 nodes (6,000\n'
-            "through moments); with more observations the parameters are known well enough. Parameters without\n"
-            "`priors` have weak ones then: log-normal, around ν = 1.5 (95 %: 0.2 to 11), around a lengthscale between\n"
+            "Whether to integrate over the parameters, so that predictions and `hyperparameters_` account for their\n"
+            "uncertainty: sets of parameters around the mode are weighted by how likely they are, and predictions are\n"
+            'mixtures over some two dozen of them. "auto" does so up to 2,000 observations and 60,000 nodes (6,000\n'
+            "with moments); with more observations the parameters are known well enough. Parameters without\n"
+            "`priors` then have weak ones: log-normal, around ν = 1.5 (95 %: 0.2 to 11), around a lengthscale between\n"
             "one edge and the width of the graph (a factor of 13 either way), around the variance of the data (19),\n"
-            "and a tenth of it for the noise (28). Nothing is integrated where ``optimizer=None`` keeps all parameters."
+            "and a tenth of it for the noise (28). Nothing is integrated over if ``optimizer=None``."
         ),
     ),
-    "random_state": ("int, optional", "Seed of whatever is random."),
+    "random_state": ("int, optional", "Random seed."),
     "relative_error": (
         "float",
         (
-            "Error of the covariance, relative to itself, that the Markov engine may make where the smoothness is no\n"
-            "integer; the number of Markov fields that are added up follows from it."
+            "Relative error of the covariance that the Markov engine may make if the smoothness is not an integer; it\n"
+            "determines how many Markov fields are added up."
         ),
     ),
-    "n_threads": ("int, optional", "Threads that factorise; all processors by default."),
+    "n_threads": ("int, optional", "Number of threads; all processors by default."),
     "device": (
         "str",
         (
-            'Where the moments engine multiplies: "cpu", or "cuda" for a graphics processor, as torch names it. All\n'
-            "else stays on the processor, and other engines know no other device."
+            'Where the moments engine computes its products: "cpu", or "cuda" for a graphics processor. Everything\n'
+            "else, and every other engine, runs on the processor."
         ),
     ),
     "dtype": (
         '{"float64", "float32"}',
-        "Numbers in which it multiplies; float32 takes half the memory, with errors of about 1e-6 in the covariance.",
+        "Precision of these products; float32 takes half the memory, with errors of about 1e-6 in the covariance.",
     ),
     "max_seconds": (
         "float, optional",
         (
-            "What a fit may be predicted to take, about: an automatic choice of engine keeps within it, and what no\n"
-            "engine can do in that time, or the one asked for cannot, is refused with every engine's prediction\n"
+            "Limit on the predicted time of a fit. The automatic choice considers only engines within it; if there is\n"
+            "none, or the engine asked for exceeds it, the fit is refused with every engine's prediction\n"
             "(`errors.ResourceError`)."
         ),
     ),
     "verbose": (
         "bool, optional",
-        "Whether to show progress, and to say beforehand what takes long; by default, on terminals.",
+        "Whether to show progress and announce long steps; by default only on terminals.",
     ),
 }
 
@@ -171,7 +171,7 @@ def check_options(estimator: Any, labels: Sequence[str], faults: FaultList, held
     if estimator.random_state is not None:
         check_whole("random_state", estimator.random_state, faults, minimum=0, remedy="Leave it out for any.")
     for name, remedy in (
-        ("n_eigenpairs", "Leave it out for a good number."),
+        ("n_eigenpairs", "Leave it out for the default."),
         ("n_threads", "Leave it out to use all processors."),
     ):
         if getattr(estimator, name, None) is not None:
@@ -206,7 +206,7 @@ def _check_features(estimator: Any, named: dict[str, bool], faults: FaultList) -
 
 
 def _check_error(error: Any, faults: FaultList) -> None:
-    """Errors that rounding would drown, or that leave nothing, are refused."""
+    """Refuse errors too small to be reached, or too large to be useful."""
     known = len(faults)
     check_positive("relative_error", error, faults, remedy="1e-4 is usual.")
     if len(faults) == known and not 1e-12 <= error <= 0.1:
@@ -214,20 +214,29 @@ def _check_error(error: Any, faults: FaultList) -> None:
 
 
 def _check_priors(estimator: Any, faults: FaultList) -> None:
-    """Note priors that are two of one parameter, or of coefficients that there are not."""
+    """Note two priors of one parameter, and priors of coefficients that do not exist."""
     priors = estimator.priors if isinstance(estimator.priors, Mapping) else {}
     if {"sigma", "variance"} <= set(priors):
         received = "both 'sigma' and 'variance'"
         faults.add("priors", "must name one of these, which are one parameter", received, "sigma² is the variance.")
+    mixing = priors.get("mixing")
+    if isinstance(mixing, PCPrior) and not (
+        isinstance(estimator.kernel, BYM2) and mixing.below is not None and mixing.below < 1.0
+    ):
+        rule = "of mixing must be gm.PCPrior(below=...), a share, for BYM2 only"
+        faults.add("priors", rule, f"{mixing!r} for {estimator.kernel!r}", "Use gm.Beta for other kernels.")
     if not hasattr(estimator, "covariates") and any(isinstance(prior, Normal) for prior in priors.values()):
         rule = f"must not be gm.Normal, which is of coefficients of covariates, for {type(estimator).__name__}"
         faults.add("priors", rule, repr(dict(priors)), "Use gm.LogNormal or others.")
 
 
 def _check_kinds(estimator: Any, faults: FaultList) -> None:
-    if not isinstance(estimator.graph, Graph):
+    wanted = getattr(estimator, "graph_kind", Graph)
+    if not isinstance(estimator.graph, wanted):
         remedy = "Make one with gm.Graph.from_edges, from_networkx or another constructor."
-        faults.add("graph", "must be a graphmatern Graph", f"a {type(estimator.graph).__name__}", remedy)
+        if wanted is not Graph:
+            remedy = f"Make one with a constructor of {wanted.__name__}."
+        faults.add("graph", f"must be a graphmatern {wanted.__name__}", f"a {type(estimator.graph).__name__}", remedy)
     kernel = estimator.kernel
     if kernel is not None and not isinstance(kernel, Kernel):
         remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0)."
@@ -280,6 +289,8 @@ def rules_of(estimator: Any) -> PriorsAndBounds:
         prior = own.pop("sigma")
         known = isinstance(prior, Prior) and not isinstance(prior, PCPrior)  # which is of σ already
         own["variance"] = OfRoot(prior) if known else prior
+    if isinstance(own.get("mixing"), PCPrior) and isinstance(estimator.kernel, BYM2):
+        own["mixing"] = mixing_prior(estimator.graph, own["mixing"])
     return PriorsAndBounds(bounds, own)
 
 

@@ -74,7 +74,7 @@ _PINNED = 1e14  # of a constant mean that is known
 
 @documented
 class GraphGPRegressor(RegressionScores, AreaResults):
-    """Gaussian process regression on a graph: values at some nodes in, predictions at all nodes out.
+    """Gaussian process regression on a graph: from values at some nodes to predictions at all of them.
 
     Parameters
     ----------
@@ -84,9 +84,9 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         kernel whose starting values are chosen from the data.
     <normalized>
     engine : {"auto", "spectral", "markov", "moments", "features", "inducing", "eigenvectors"}
-        How to compute: through eigenpairs (any kernel), through sparse precisions (Matérn; millions of nodes, road-like
-        graphs), or through Chebyshev moments at the observed nodes (any kernel; social, citation and nearest-neighbour
-        graphs). These agree: exactly, or to ``relative_error`` where a Matérn kernel's smoothness is no integer.
+        How to compute: with eigenpairs (any kernel), sparse precisions (Matérn; millions of nodes on road-like graphs),
+        or Chebyshev moments at the observed nodes (any kernel; social, citation and nearest-neighbour graphs). These
+        agree: exactly, or to ``relative_error`` if a Matérn kernel's smoothness is not an integer.
         "features" is the only one that takes features, and is chosen where there are some.
         "inducing" and "eigenvectors" restrict the posterior to inducing nodes or leading eigenvectors.
     <n_eigenpairs>
@@ -99,17 +99,17 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         share (`coefficients_`): a table indexed by node name, or an array in the order of the nodes.
     <features>
     normalize_y : bool
-        Whether to subtract the mean of y and divide by its standard deviation before all else, or by robust versions
-        of these (the median, and the median distance from it) where outliers are expected; counts are left as they are.
+        Whether to subtract the mean of y and divide by its standard deviation first, or by robust versions of these
+        (the median, and the median distance from it) if outliers are expected; counts are left as they are.
     likelihood : {"gaussian", "student_t", "poisson", "negative_binomial", "zero_inflated_poisson", "binomial", "gamma"}
         How observations depend on the process: with Gaussian noise, with outliers, as counts whose rate is e^f, as
         successes among trials of probability 1/(1 + e^(−f)), or as positive numbers of mean e^f. A
-        likelihood object (`graphmatern.likelihoods`) sets starting values and holds parameters. Counts are fitted by
-        variational inference, noise with outliers by expectation propagation, which knows that an outlier may be none;
-        predictions are those of the response: the rate of a count of exposure 1. Coefficients of the mean have a flat
-        prior with Gaussian noise, else a normal one of standard deviation 10 in units of f and of the covariate's
-        standard deviation; ``priors={"coefficients": gm.Normal(1.0)}`` gives them others, as does a covariate's name or
-        "(constant)" in place of "coefficients", in units of f (of y where that is measured).
+        likelihood object (`graphmatern.likelihoods`) sets starting values and fixes parameters. Counts are fitted by
+        variational inference, noise with outliers by expectation propagation. Predictions are of the response: for
+        counts, the rate at exposure 1. Coefficients of the mean have a flat prior with Gaussian noise, otherwise a
+        normal one of standard deviation 10, in units of f per standard deviation of the covariate. To change it, use
+        ``priors={"coefficients": gm.Normal(1.0)}``, or a covariate's name or "(constant)" instead of "coefficients",
+        in units of f (of y for measurements).
     <optimizer>
     <max_iterations>
     <learning_rate>
@@ -130,14 +130,14 @@ class GraphGPRegressor(RegressionScores, AreaResults):
     kernel_ : Kernel
         Learned kernel, in normalised units: the most likely one.
     noise_ : float
-        Learned noise variance, in normalised units; relative to the known variances where those are given.
+        Learned noise variance, in normalised units; relative to the known variances if these are given.
     log_marginal_likelihood_ : float
-        Of the normalised values at the parameters of `kernel_`, the constant included: exact where the noise is
-        Gaussian, expectation propagation's approximation where it has outliers, and the evidence lower bound of counts.
+        Of the normalised values at the parameters of `kernel_`, including the constant: exact for Gaussian noise,
+        expectation propagation's approximation for noise with outliers, the evidence lower bound for counts.
     log_evidence_ : float
         The same with the parameters integrated out, for comparing models.
     hyperparameters_ : DataFrame
-        What is known of the parameters: mode, mean, sd, 2.5%, 50% and 97.5%, in the units of y.
+        What is known about the parameters: mode, mean, sd, 2.5%, 50% and 97.5%, in the units of y.
     likelihood_ : Likelihood
         Likelihood with the learned parameters, in normalised units.
     engine_ : str
@@ -147,7 +147,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
     gradient_norm_ : float
         Largest derivative of the marginal likelihood at the end.
     converged_ : bool
-        Whether the optimiser was satisfied.
+        Whether the optimiser converged.
     at_bounds_ : list of str
         Parameters that ended at a bound.
     n_evaluations_ : int
@@ -159,7 +159,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
     coefficients_ : DataFrame
         Coefficients of the mean, in the units of y (of f for counts): mean, sd, 2.5%, 50% and 97.5%.
     prior_variance_lost_ : ndarray, shape (n_nodes,)
-        Bound on the prior variance that a truncated spectrum loses at every node, in normalised units; zero where
+        Bound on the prior variance that a truncated spectrum loses at every node, in normalised units; zero if
         nothing is truncated.
 
     Examples
@@ -240,6 +240,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         noise_variance: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
         trials: ArrayLike | None = None,
+        covariates: Any = None,
     ) -> Self:
         """Learn the kernel's parameters and condition on the data.
 
@@ -250,26 +251,29 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         y : array_like, shape (n,) or (n, n_replicates), optional
             Values; NaN means not observed. Several columns are replicates that share the parameters.
         noise_variance : array_like, shape (n,), optional
-            Known noise variance of every value, in the units of y; no noise is learned then.
+            Known noise variance of every value, in the units of y; then no noise is learned.
         exposure : array_like, shape (n,), optional
-            For how long, or over how much, each count was taken: its rate is multiplied by this. Where it is 0, there
-            can be no count but 0, which says nothing.
+            For how long, or over how much, each count was taken: its rate is multiplied by this. An exposure of 0
+            allows only a count of 0, which carries no information.
         trials : array_like, shape (n,), optional
             Trials of which ``y`` are successes, for likelihood="binomial".
+        covariates : DataFrame or array_like, shape (n, n_covariates), optional
+            Covariates of every value, such as the age of who was counted, beside those of nodes in the constructor.
+            `predict` takes them as well.
 
         Returns
         -------
         self
         """
         self._check_options()
-        data = read_observations(self.graph, nodes, y, noise_variance, exposure, trials)
+        data = read_observations(self.graph, nodes, y, noise_variance, exposure, trials, covariates)
         self._check_trials(trials)
         self._adopt(self._learn(data))
         self._warn_of_trouble()
         return self
 
     def _check_trials(self, trials: Any) -> None:
-        """Refuse trials without a binomial likelihood, and the other way round."""
+        """Refuse trials without a binomial likelihood, and vice versa."""
         binomial = self.likelihood == "binomial" or isinstance(self.likelihood, Binomial)
         if binomial == (trials is None):
             faults = FaultList("nothing was fitted", TableError)
@@ -315,8 +319,8 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         """What is to be learned, in normalised units."""
         y_mean, y_scale = scale
         likelihood = options.pop("likelihood", None) or self._make_likelihood(data)
-        covariates = self._read_covariates(y_scale)
-        covariates.check(data.nodes)
+        covariates = self._read_covariates(data, y_scale)
+        covariates.check(data.nodes, data.covariates)
         offset = level if data.exposure is None else level + np.log(data.exposure)
         observations = Observations(
             data.nodes,
@@ -324,6 +328,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             covariates.design,
             None if data.noise is None else data.noise / y_scale / y_scale,
             np.broadcast_to(offset, data.nodes.shape),
+            covariates.design_of(data.nodes, data.covariates),
         )
         return Problem(
             **{
@@ -347,9 +352,9 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             }
         )
 
-    def _read_covariates(self, y_scale: float) -> Covariates:
-        constant = self.mean == "constant"
-        return read_covariates(self.graph, self.covariates, constant=constant, priors=self.priors, y_scale=y_scale)
+    def _read_covariates(self, data: TrainingData, y_scale: float) -> Covariates:
+        options: dict[str, Any] = {"constant": self.mean == "constant", "priors": self.priors}
+        return read_covariates(self.graph, self.covariates, **options, y_scale=y_scale, own=data.own)
 
     def _scale(self, data: TrainingData, likelihood: Numeric) -> tuple[tuple[float, float], float]:
         """Mean and scale of the values, and a level around which the constant mean of counts is expected."""
@@ -358,7 +363,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             if not self.normalize_y:
                 return (0.0, 1.0), 0.0
             return normalisation(data.y[observed], robust=likelihood.expects_outliers), 0.0
-        if self._read_covariates(1.0).placed:
+        if self._read_covariates(data, 1.0).placed:
             return (0.0, 1.0), 0.0
         exposure = np.ones(len(data.y)) if data.exposure is None else data.exposure
         if self.mean != "constant":
@@ -379,7 +384,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         noise = noise_of(fit.likelihood)
         if data.noise is not None:  # new observations are as noisy as those seen, on average
             fit.posterior.likelihood = Gaussian(noise * float(data.noise.mean()) / scale[1] / scale[1])
-        lost, covariates = fit.report.get("prior_loss"), self._read_covariates(scale[1])
+        lost, covariates = fit.report.get("prior_loss"), self._read_covariates(data, scale[1])
         return {
             "_data": data,
             "_fit": fit,
@@ -474,6 +479,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         noise_variance: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
         trials: ArrayLike | None = None,
+        covariates: Any = None,
     ) -> Self:
         """Return a model with more data and the same parameters, without learning again.
 
@@ -484,25 +490,31 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         y : array_like, shape (n,) or (n, n_replicates), optional
             Values; NaN means not observed.
         noise_variance : array_like, shape (n,), optional
-            Known noise variance of every value, where `fit` was given those.
+            Known noise variance of every value, if `fit` was given them.
         exposure : array_like, shape (n,), optional
             Exposures of counts.
         trials : array_like, shape (n,), optional
-            Trials, where `fit` was given those.
+            Trials, if `fit` was given them.
+        covariates : DataFrame or array_like, shape (n, n_covariates), optional
+            Covariates of every value, if `fit` was given them.
         """
         self._require_fit()
         subject = "nothing was added"
         self._check_trials(trials)
         had = self._data
-        more = read_observations(self.graph, nodes, y, noise_variance, exposure, trials, subject=subject)
+        more = read_observations(self.graph, nodes, y, noise_variance, exposure, trials, covariates, subject=subject)
         faults = FaultList(subject, TableError)
         if more.y.shape[1] != had.y.shape[1]:
             rule = f"must have as many replicates as before, {had.y.shape[1]}"
-            faults.add("y", rule, str(more.y.shape[1]), "Fill up with NaN what was not observed.")
+            faults.add("y", rule, str(more.y.shape[1]), "Use NaN for what was not observed.")
         if (more.noise is None) != (had.noise is None):
             rule = "must be given if, and only if, it was given to `fit`"
             received = "none" if more.noise is None else "some"
             faults.add("noise_variance", rule, received, "Or fit again with all data.")
+        if more.covariate_names != had.covariate_names:
+            rule = f"must be those of `fit`: {', '.join(had.covariate_names or []) or 'none'}"
+            received = ", ".join(more.covariate_names or []) or "none"
+            faults.add("covariates", rule, received, "In the same order; or fit again with all data.")
         faults.raise_if_any()
         joined, other = join_observations(had, more), type(self)(**self._fit_options)
         scale = self.y_mean_, self.y_scale_

@@ -20,7 +20,6 @@ from graphmatern.report import (
     number_checks,
     percent,
     range_check,
-    read_areas,
 )
 
 if TYPE_CHECKING:
@@ -40,10 +39,10 @@ _SHOWN_CLASSES = 12  # whose probabilities have a layer of their own
 _MEANINGS = {
     "sigma": "how much the values vary from place to place (standard deviation)",
     "noise": "how much a single observation is off (standard deviation)",
-    "lengthscale": "how far values are alike, in edges",
+    "lengthscale": "how far similarity reaches, in edges",
     "range": "distance after which hardly any correlation is left",
     "nu": "how smooth the values are along the edges",
-    "time.lengthscale": "for how long values are alike",
+    "time.lengthscale": "for how long values stay similar",
     "df": "how heavy the tails of the noise are (degrees of freedom)",
     "dispersion": "how much counts vary beyond chance",
     "scale": "how much a single observation is off",
@@ -96,19 +95,20 @@ def _parameters(model: GraphEstimator, unit: str, length_unit: str) -> list[dict
 def _warnings(model: GraphEstimator, unit_of_data: str) -> list[str]:
     found = []
     if not model._fit.converged:
-        found.append("The search for the parameters stopped early; figures may still move.")
+        found.append("The search for the parameters stopped early; results may not be final.")
     if model._fit.at_bounds:
-        found.append(f"At the edge of what was allowed: {', '.join(model._fit.at_bounds)}.")
+        found.append(f"At the edge of the allowed range: {', '.join(model._fit.at_bounds)}.")
     lost = float(model._fit.report.get("prior_loss_share", 0.0))
     if lost > 0.1:
         found.append(
-            f"The eigenpairs used lose up to {percent(lost)} of the variance: predictions far from data are too sure."
+            f"The eigenpairs used lose up to {percent(lost)} of the variance: predictions far from the data are "
+            "overconfident."
         )
     blank = int((~model.informed_).sum())
     if blank:
         found.append(
-            f"No {unit_of_data} reach {blank:,} of the nodes: they are in parts of the graph without any and show what "
-            "was assumed beforehand."
+            f"No {unit_of_data} reach {blank:,} of the nodes: they are in parts of the graph without any and "
+            "show the prior."
         )
     return found
 
@@ -139,11 +139,11 @@ def _observed_means(nodes: NDArray[np.int64], values: Floats, n_nodes: int) -> F
 def _common(model: GraphEstimator, options: dict[str, Any]) -> dict[str, Any]:
     """What every page has."""
     areas = options.get("areas")
+    graph = model.graph if areas is None else model.graph.with_areas(areas)
     return {
-        "graph": model.graph,
+        "graph": graph,
         "unit": options.get("unit", ""),
-        "length_unit": _length_unit(model.graph, options.get("length_unit")),
-        "areas": None if areas is None else read_areas(model.graph, areas),
+        "length_unit": _length_unit(graph, options.get("length_unit")),
     }
 
 
@@ -183,7 +183,7 @@ def _number_layers(model: Any, arrays: dict[str, Any], unit: str, observed: str)
             "std",
             "Uncertainty",
             "± standard deviation",
-            "How far off the prediction may be: pale places are the least certain.",
+            "How far off the prediction may be: the paler, the less certain.",
             "std",
             colours=UNSURE,
             limits=unsure,
@@ -193,7 +193,7 @@ def _number_layers(model: Any, arrays: dict[str, Any], unit: str, observed: str)
             "exceedance",
             "Exceedance",
             "probability",
-            "How probable it is that the value lies beyond the threshold; move the slider.",
+            "The probability that the value lies beyond the threshold; move the slider.",
             kind="share",
             colours=("plasma", "plasma"),
         ),

@@ -1,7 +1,8 @@
-"""What a fitted regression can tell: predictions, tables, samples, scores."""
+"""Results of a fitted regression: predictions, tables, samples, scores."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import torch
 from scipy.special import ndtr
 from sklearn.base import RegressorMixin
 
-from graphmatern._validation import FaultList, as_numbers, check_flag, check_whole, random_generator
+from graphmatern._validation import FaultList, abbreviate, as_numbers, check_flag, check_whole, random_generator
 from graphmatern.design import of_posterior
 from graphmatern.errors import KernelError, TableError
 from graphmatern.estimators._base import GraphEstimator
+from graphmatern.estimators._covariates import own_covariates
 from graphmatern.estimators._data import aligned, read_thresholds
 from graphmatern.estimators._report import regression_content
 from graphmatern.likelihoods import Counts, Numeric
@@ -66,7 +68,37 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         if numbers.shape not in ((), places.shape):
             faults.add("exposure", f"must have shape {places.shape}", f"shape {numbers.shape}", "One per node.")
         faults.raise_if_any()
-        return np.asarray(self._level + np.log(np.maximum(numbers, 1e-300)))  # nobody: no cases
+        return np.asarray(self._level + np.log(np.maximum(numbers, 1e-300)))  # no people, no cases
+
+    def _asked(self, places: Longs, covariates: Any, subject: str) -> Posterior | Mixture:
+        """What to ask about some nodes: where covariates of observations are given, with these."""
+        if covariates is None:
+            return self.posterior_
+        faults, names = FaultList(subject, TableError), self._covariates.own_names
+        if not names:
+            rule = "must be left out unless `fit` was given covariates of observations"
+            raise faults.raise_now("covariates", rule, "some", "Those of nodes are known from the constructor.")
+        if isinstance(covariates, Mapping):
+            covariates = pd.DataFrame({name: np.broadcast_to(v, places.shape) for name, v in covariates.items()})
+        given = aligned(covariates, self.graph.nodes[places], "covariates", faults)
+        own = own_covariates(given, len(places), faults)
+        if own is not None and isinstance(covariates, pd.DataFrame):
+            absent = [name for name in names if name not in own.names]
+            if absent:
+                faults.add("covariates", "must have those of `fit`", f"none called {abbreviate(absent)}", "Add them.")
+        elif own is not None and len(own.names) != len(names):
+            faults.add("covariates", f"must have {len(names)} columns", f"{len(own.names)}", "As `fit` was given.")
+        faults.raise_if_any()
+        assert own is not None
+        order = [own.names.index(name) for name in names] if isinstance(covariates, pd.DataFrame) else slice(None)
+        design = self._covariates.design_of(places, own.values[:, order])
+        assert design is not None
+        return self.posterior_.given(design)
+
+    def _seen(self) -> Posterior | Mixture:
+        """What to ask about the observations' nodes, in their order: with covariates of their own."""
+        design = self._covariates.design_of(self._data.nodes, self._data.covariates)
+        return self.posterior_ if design is None else self.posterior_.given(design)
 
     def measurable(self) -> Measurable:
         """The process as `place_sensors` sees it: given the data of the fit."""
@@ -86,6 +118,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         observation: bool = False,
         *,
         exposure: Any = None,
+        covariates: Any = None,
     ) -> Any:
         """Predict at nodes.
 
@@ -98,9 +131,12 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         return_cov : bool
             Whether to return the covariance as well (of the first replicate).
         observation : bool
-            Whether these are those of a new noisy observation, rather than of the process itself.
+            Whether to predict a new noisy observation rather than the process itself.
         exposure : array_like or Series, shape () or (n_names,), optional
             Exposures of counts, by which rates are multiplied; 1 by default.
+        covariates : DataFrame, mapping or array_like, optional
+            Where `fit` was given covariates of observations: their values, a row per name or one for all. By default
+            they are at the mean of those observed.
 
         Returns
         -------
@@ -116,15 +152,16 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
             check_flag(name, value, TableError)
         places = self.graph.locate(nodes)
         offset = self._offset(places, exposure, "no prediction")
-        mean, variance = self.posterior_.moments(places, observation=observation, offset=offset)
+        posterior = self._asked(places, covariates, "no prediction")
+        mean, variance = posterior.moments(places, observation=observation, offset=offset)
         in_units, std = self._in_user_units(mean, variance)
         found = [in_units]
         if return_std:
             found.append(std)
         if return_cov:
-            covariance = self.posterior_.covariance(places, offset=offset)
+            covariance = posterior.covariance(places, offset=offset)
             if observation:
-                own = self.posterior_.moments(places, offset=offset)[1]
+                own = posterior.moments(places, offset=offset)[1]
                 covariance[np.diag_indices_from(covariance)] += variance[0] - own[0]
             found.append(self.y_scale_ * (self.y_scale_ * covariance))
         return found[0] if len(found) == 1 else tuple(found)
@@ -152,7 +189,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         return_std : bool
             Whether to return standard deviations as well.
         observation : bool
-            Whether these are those of a new noisy observation, rather than of the process itself.
+            Whether to predict a new noisy observation rather than the process itself.
 
         Returns
         -------
@@ -212,12 +249,19 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         return pd.DataFrame({**columns, "informed": self.informed_}, index=self.graph.nodes)
 
     def _interval(
-        self, places: Longs, level: float, observation: bool, offset: Floats | float, replicate: int = 0
+        self,
+        places: Longs,
+        level: float,
+        observation: bool,
+        offset: Floats | float,
+        replicate: int = 0,
+        posterior: Posterior | Mixture | None = None,
     ) -> tuple[Floats, Floats]:
         """Central intervals of given probability, in the units of y."""
+        asked = self.posterior_ if posterior is None else posterior
         half = half_width(level)
         options: dict[str, Any] = {"observation": observation, "offset": offset, "replicate": replicate}
-        ends = (self.posterior_.quantile(places, float(ndtr(z)), **options) for z in (-half, half))
+        ends = (asked.quantile(places, float(ndtr(z)), **options) for z in (-half, half))
         low, high = (self.y_mean_ + self.y_scale_ * end for end in ends)
         return low, high
 
@@ -276,7 +320,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         faults = FaultList("no samples", TableError)
         check_whole("n_samples", n_samples, faults, minimum=1, remedy="Draw at least one.")
         if batch_size is not None:
-            check_whole("batch_size", batch_size, faults, minimum=1, remedy="Leave it out for a good size.")
+            check_whole("batch_size", batch_size, faults, minimum=1, remedy="Leave it out for the default.")
         faults.raise_if_any()
         places = self.graph.locate(nodes)
         size = batch_size or max(1, _STREAM_BYTES // (8 * self.graph.n_nodes))
@@ -285,7 +329,13 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         return (self.y_mean_ + self.y_scale_ * block for block in draws)
 
     def exceedance(
-        self, threshold: ArrayLike, nodes: Any = None, *, observation: bool = False, exposure: Any = None
+        self,
+        threshold: ArrayLike,
+        nodes: Any = None,
+        *,
+        observation: bool = False,
+        exposure: Any = None,
+        covariates: Any = None,
     ) -> pd.Series[float]:
         """Probability that the process (of the first replicate) is above a threshold at each node.
 
@@ -299,6 +349,8 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
             Whether a new observation, rather than the process, is above it.
         exposure : array_like or Series, optional
             Exposures of counts, as in `predict`.
+        covariates : DataFrame, mapping or array_like, optional
+            Covariates of observations, as in `predict`.
 
         Returns
         -------
@@ -318,7 +370,8 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         places = self.graph.locate(nodes)
         level = (read_thresholds(threshold, places.shape) - self.y_mean_) / self.y_scale_
         offset = self._offset(places, exposure, "no probabilities")
-        found = self.posterior_.exceedance(places, level, observation=observation, offset=offset)
+        posterior = self._asked(places, covariates, "no probabilities")
+        found = posterior.exceedance(places, level, observation=observation, offset=offset)
         return pd.Series(found, index=self.graph.nodes[places], name="exceedance")
 
     def joint_exceedance(
@@ -348,7 +401,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         return colour_limits(y if exposure is None else y / exposure)
 
     def plot(self, axes: Sequence[Axes] | None = None, *, label: str = "", **options: Any) -> NDArray[Any]:
-        """Draw the predictions (of the first replicate) and, beside them, how sure they are.
+        """Draw the predictions (of the first replicate) and, next to them, their uncertainty.
 
         Parameters
         ----------

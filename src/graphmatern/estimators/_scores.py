@@ -106,7 +106,7 @@ class RegressionScores(RegressionResults):
         """Log-likelihoods of all observations, in normalised units, with the latent process at its posterior mean."""
         data = self._data
         offset = self._level + (0.0 if data.exposure is None else np.log(data.exposure))
-        f = self.posterior_.latent_mean(data.nodes) + offset
+        f = self._seen().latent_mean(data.nodes) + offset
         y = (data.y.T - self.y_mean_) / self.y_scale_
         known = ~np.isnan(y)
         if data.noise is not None:  # each observation has its own
@@ -118,7 +118,13 @@ class RegressionScores(RegressionResults):
         return found
 
     def score(
-        self, nodes: Any, y: ArrayLike | None = None, sample_weight: None = None, *, exposure: Any = None
+        self,
+        nodes: Any,
+        y: ArrayLike | None = None,
+        sample_weight: None = None,
+        *,
+        exposure: Any = None,
+        covariates: Any = None,
     ) -> float:
         """R² of predictions; NaN in ``y`` is passed over.
 
@@ -132,18 +138,21 @@ class RegressionScores(RegressionResults):
             Not supported.
         exposure : array_like, shape (n,), optional
             Exposures of counts; needed where the model was fitted with some.
+        covariates : DataFrame or array_like, shape (n, n_covariates), optional
+            Covariates of observations; needed where the model was fitted with some.
         """
         self._require_fit()
         if sample_weight is not None:
             faults = FaultList("no score", TableError)
             raise faults.raise_now("sample_weight", "must be None", type(sample_weight).__name__, "Leave it out.")
-        held_back = self._held_back(nodes, y, exposure)
-        mean, _ = self.posterior_.moments(held_back.nodes, offset=self._held_offset(held_back))
+        held_back = self._held_back(nodes, y, exposure, covariates)
+        asked = self._asked(held_back.nodes, held_back.covariates, "no score")
+        mean, _ = asked.moments(held_back.nodes, offset=self._held_offset(held_back))
         return r2(held_back.y, self.y_mean_ + self.y_scale_ * mean.T)
 
-    def _held_back(self, nodes: Any, y: Any, exposure: Any) -> TrainingData:
+    def _held_back(self, nodes: Any, y: Any, exposure: Any, covariates: Any) -> TrainingData:
         """Values to compare predictions with."""
-        held_back = read_observations(self.graph, nodes, y, None, exposure, subject="no score")
+        held_back = read_observations(self.graph, nodes, y, None, exposure, None, covariates, subject="no score")
         faults = FaultList("no score", TableError)
         if isinstance(self.likelihood_, Binomial):
             rule = "must not be binomial for this"
@@ -154,13 +163,18 @@ class RegressionScores(RegressionResults):
         if self._data.exposure is not None and exposure is None:
             rule = "must be given where the model was fitted with exposures"
             faults.add("exposure", rule, "none", "Counts are rates times exposures; pass those of these counts.")
+        if held_back.covariate_names != (self._covariates.own_names or None):
+            rule = f"must be those of `fit`: {', '.join(self._covariates.own_names) or 'none'}"
+            faults.add("covariates", rule, ", ".join(held_back.covariate_names or []) or "none", "In the same order.")
         faults.raise_if_any()
         return held_back
 
     def _held_offset(self, held_back: TrainingData) -> Floats | float:
         return self._offset(held_back.nodes, held_back.exposure, "no score")
 
-    def evaluate(self, nodes: Any, y: ArrayLike | None = None, *, exposure: Any = None) -> dict[str, float]:
+    def evaluate(
+        self, nodes: Any, y: ArrayLike | None = None, *, exposure: Any = None, covariates: Any = None
+    ) -> dict[str, float]:
         """Score predictions of new observations: RMSE, R², NLPD, CRPS and coverage.
 
         Parameters
@@ -171,6 +185,8 @@ class RegressionScores(RegressionResults):
             True values; NaN is passed over.
         exposure : array_like, shape (n,), optional
             Exposures of counts; needed where the model was fitted with some.
+        covariates : DataFrame or array_like, shape (n, n_covariates), optional
+            Covariates of observations; needed where the model was fitted with some.
 
         Returns
         -------
@@ -178,9 +194,10 @@ class RegressionScores(RegressionResults):
             See `metrics.regression_report`.
         """
         self._require_fit()
-        held_back = self._held_back(nodes, y, exposure)
+        held_back = self._held_back(nodes, y, exposure, covariates)
         places, offset = held_back.nodes, self._held_offset(held_back)
-        mean, variance = self.posterior_.moments(places, observation=True, offset=offset)
+        asked = self._asked(places, held_back.covariates, "no score")
+        mean, variance = asked.moments(places, observation=True, offset=offset)
         scores = regression_report(
             held_back.y, *(one.reshape(held_back.y.shape) for one in self._in_user_units(mean, variance))
         )
@@ -195,15 +212,15 @@ class RegressionScores(RegressionResults):
         for k in range(held_back.y.shape[1]):
             rows = np.flatnonzero(known[:, k])
             places, y = held_back.nodes[rows], held_back.y[rows, k]
+            values = None if held_back.covariates is None else held_back.covariates[rows]
+            asked = self._asked(places, values, "no score")
             own = offset[rows] if isinstance(offset, np.ndarray) and offset.ndim else offset
             unit = (y - self.y_mean_) / self.y_scale_
-            densities.append(self.posterior_.log_density(places, unit, replicate=k, offset=own) - np.log(self.y_scale_))
+            densities.append(asked.log_density(places, unit, replicate=k, offset=own) - np.log(self.y_scale_))
             for percent, hits in inside.items():
-                low, high = self._interval(places, percent / 100, True, own, k)
+                low, high = self._interval(places, percent / 100, True, own, k, asked)
                 hits.append((low <= y) & (y <= high))
-            draws = self.posterior_.draw_observations(
-                _CRPS_DRAWS, places, np.random.default_rng(0), replicate=k, offset=own
-            )
+            draws = asked.draw_observations(_CRPS_DRAWS, places, np.random.default_rng(0), replicate=k, offset=own)
             losses.append(len(y) * self.y_scale_ * crps_from_draws(unit, draws))
         found = {"nlpd": -float(np.concatenate(densities).mean()), "crps": float(sum(losses) / known.sum())}
         return found | {f"coverage_{percent}": float(np.concatenate(hits).mean()) for percent, hits in inside.items()}

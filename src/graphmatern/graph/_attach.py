@@ -1,4 +1,4 @@
-"""Points in the plane, such as sensors by longitude and latitude, brought to the nearest edge."""
+"""Points in the plane, such as sensors by longitude and latitude, moved to the nearest edge."""
 
 from __future__ import annotations
 

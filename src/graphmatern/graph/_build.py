@@ -42,6 +42,8 @@ class GraphParts:
         Node masses; None means 1 for all.
     parallel : str
         How parallel rows were merged.
+    areas : list, optional
+        Outlines of the area of every node; see `Graph.areas`.
     """
 
     weights: sp.csr_array
@@ -50,6 +52,7 @@ class GraphParts:
     positions: NDArray[np.float64] | None = None
     masses: NDArray[np.float64] | None = None
     parallel: str = "sum"
+    areas: list[list[NDArray[np.float64]]] | None = None
 
 
 def checked(parts: GraphParts) -> GraphParts:

@@ -201,8 +201,16 @@ def _equal(one: Any, other: Any) -> bool:
     return (one is None and other is None) or (one is not None and other is not None and np.array_equal(one, other))
 
 
+def _same_areas(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    return all(
+        len(mine) == len(theirs) and all(map(_equal, mine, theirs)) for mine, theirs in zip(one, other, strict=True)
+    )
+
+
 def same_content(one: GraphParts, rows: EdgeRows, other: GraphParts, other_rows: EdgeRows) -> bool:
-    """Whether two graphs have the same nodes, weights, positions, masses and edges, these in any order."""
+    """Whether two graphs have the same nodes, weights, positions, masses, areas and edges, these in any order."""
     if not (
         one.names.equals(other.names)
         and _equal(one.weights.indptr, other.weights.indptr)
@@ -210,6 +218,7 @@ def same_content(one: GraphParts, rows: EdgeRows, other: GraphParts, other_rows:
         and _equal(one.weights.data, other.weights.data)
         and _equal(one.positions, other.positions)
         and _equal(one.masses, other.masses)
+        and _same_areas(one.areas, other.areas)
         and len(rows) == len(other_rows)
     ):
         return False
@@ -268,6 +277,8 @@ def _facts(graph: Graph) -> list[tuple[str, str]]:
         facts.append(("edge table", f"{len(table):,} rows, parallel edges included"))
     if graph.masses is not None:
         facts.append(("node masses", f"{graph.masses.min():.4g} to {graph.masses.max():.4g}"))
+    if graph.areas is not None:
+        facts.append(("areas", f"outlines of {_count(sum(map(bool, graph.areas)), 'node')}"))
     if graph.positions is not None:
         facts.append(("positions", f"{graph.positions.shape[1]}-dimensional"))
     return facts

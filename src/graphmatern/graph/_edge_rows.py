@@ -155,7 +155,7 @@ class EdgeRows:
         }[parallel]
         text = f"{extra} of {len(self)} edges repeat a pair of nodes; {treatment} (parallel={parallel!r})"
         if extra == len(first) and parallel == "sum":
-            text += ". Every pair stands twice: if each edge was listed in both directions, use parallel='first'"
+            text += ". Every pair appears twice: if each edge was listed in both directions, use parallel='first'"
         warn(text, EdgeWarning)
 
 

@@ -265,6 +265,6 @@ def subspace_iteration(
         # fills the rest of the subspace must itself not be damped.
         edge = min(edge, max(1.2 * float(values[-1]), 1e-12))
     raise NumericalError(
-        f"{converged} of {wanted} eigenpairs converged. Likely causes: (a) weights that span many decades; "
+        f"{converged} of {wanted} eigenpairs converged. Likely causes: (a) weights that span many orders of magnitude; "
         "(b) many nearly equal eigenvalues: ask for a few more or fewer."
     )

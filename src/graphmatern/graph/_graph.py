@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from graphmatern._validation import FaultList, abbreviate, check_flag, check_whole
 from graphmatern.errors import GraphError, TableError
-from graphmatern.graph import _attach, _build, _convert, _mesh, _points, _subdivide
+from graphmatern.graph import _areas, _attach, _build, _contiguity, _convert, _mesh, _points, _subdivide
 from graphmatern.graph._edge_rows import EdgeRows, canonical, rows_of_matrix
 from graphmatern.graph._laplacian import degrees, laplacian_matrix, sqrt_scaling
 from graphmatern.graph._names import NodeNames
@@ -36,7 +37,8 @@ ParallelRule = Literal["sum", "mean_length", "first", "error"]
 class Graph:
     """A weighted undirected graph with named nodes. Immutable.
 
-    Make one with `from_edges`, `from_adjacency`, `from_networkx`, `from_points`, `from_mesh` or `from_pyg`.
+    Make one with `from_edges`, `from_adjacency`, `from_networkx`, `from_points`, `from_polygons`,
+    `from_mesh` or `from_pyg`.
     Graphs compare by content; copies, deep ones too, share everything.
 
     Examples
@@ -81,6 +83,7 @@ class Graph:
         if parts.rows is not None:
             arrays += [parts.rows.source, parts.rows.target, parts.rows.weight, parts.rows.length]
             arrays += parts.rows.geometry or []
+        arrays += [ring for rings in parts.areas or [] for ring in rings]
         for array in arrays:
             if array is not None:
                 array.flags.writeable = False
@@ -291,6 +294,58 @@ class Graph:
         )
 
     @classmethod
+    def from_polygons(
+        cls,
+        areas: Any,
+        *,
+        contiguity: Literal["queen", "rook"] = "queen",
+        tolerance: float = 0.0,
+        nodes: Any = None,
+        links: Any = None,
+    ) -> Self:
+        """Make the graph of areas, such as districts, that border on each other.
+
+        Parameters
+        ----------
+        areas : GeoDataFrame, GeoSeries, path, mapping or sequence
+            Polygons: a GeoDataFrame or GeoSeries, whose index names the areas; the path of a GeoJSON file; a mapping
+            from names, or a sequence, of shapely polygons, GeoJSON geometries, WKT or coordinates.
+        contiguity : {"queen", "rook"}
+            Whether areas that share a single point are neighbours, or only those that share a line.
+        tolerance : float
+            Width of gaps to be bridged, in the unit of the coordinates, where outlines were drawn one by one. A common
+            line must then be ten times as long.
+        nodes : str or sequence of hashable, optional
+            Column of the GeoDataFrame, or property of the file, with the names; or the names. By default a property of
+            the file that tells its areas apart, such as "name" or "id"; 0, 1, ... for a sequence.
+        links : sequence of pairs, optional
+            Names of areas that are neighbours in any case, such as those that a ferry joins.
+
+        Returns
+        -------
+        Graph
+            Every edge has weight 1. The nodes' positions are the centres of the areas, which are kept for maps (see
+            `areas`). Areas without neighbours are named in a warning, and are `islands`.
+
+        Raises
+        ------
+        GraphError
+            Listing everything that is wrong.
+
+        Examples
+        --------
+        >>> import graphmatern as gm, shapely
+        >>> chessboard = {f"{c}{r}": shapely.box(k, r, k + 1, r + 1) for k, c in enumerate("abc") for r in (1, 2)}
+        >>> gm.Graph.from_polygons(chessboard)
+        Graph(6 nodes, 11 edges)
+        >>> gm.Graph.from_polygons(chessboard, contiguity="rook")
+        Graph(6 nodes, 7 edges)
+        """
+        return cls._from_parts(
+            _contiguity.parts_from_polygons(areas, contiguity=contiguity, tolerance=tolerance, nodes=nodes, links=links)
+        )
+
+    @classmethod
     def from_mesh(
         cls, vertices: ArrayLike, triangles: ArrayLike, *, obtuse: Literal["error", "flip", "clip"] = "error"
     ) -> Self:
@@ -377,6 +432,20 @@ class Graph:
         return self._parts.masses
 
     @property
+    def areas(self) -> list[list[NDArray[np.float64]]] | None:
+        """Outlines of the area of every node, where nodes are areas, for maps: arrays of shape (n_points, 2).
+
+        Outer ones are counter-clockwise, holes clockwise; a node without an area has none.
+        """
+        return self._parts.areas
+
+    @property
+    def islands(self) -> pd.Index[Any]:
+        """Names of the nodes without neighbours."""
+        alone: pd.Index[Any] = self.nodes[np.diff(self._parts.weights.indptr) == 0]
+        return alone
+
+    @property
     def has_lengths(self) -> bool:
         """Whether the edges have lengths."""
         return self._rows.length is not None
@@ -435,7 +504,7 @@ class Graph:
 
     @property
     def names(self) -> NodeNames:
-        """Node names and where they stand; see `locate`."""
+        """Node names and their positions; see `locate`."""
         return self._parts.names
 
     def locate(self, nodes: Any = None) -> NDArray[np.int64]:
@@ -510,12 +579,12 @@ class Graph:
 
         Notes
         -----
-        Each connected component is decomposed by itself, and its null vector is split off exactly: there are as many
+        Each connected component is decomposed separately, and its null vector is exact: there are as many
         eigenvalues equal to 0 as there are components. Others are accurate to about 1e-15 times the largest
-        eigenvalue; where weights span many decades, small ones have few digits. Components of at most 1,500 nodes, and
-        larger ones of which more than a quarter of the eigenpairs is wanted, are decomposed densely; others by block
-        Krylov spaces of the factorised Laplacian or of a polynomial of it, whichever is predicted to be faster
-        (`spectrum_cost`). `Spectrum.residuals` says how well that went.
+        eigenvalue; if weights span many orders of magnitude, small ones have few correct digits. Components of at most
+        1,500 nodes, and larger ones of which more than a quarter of the eigenpairs is wanted, are decomposed densely;
+        others by block Krylov spaces of the factorised Laplacian or of a polynomial of it, whichever is predicted to be
+        faster (`spectrum_cost`). `Spectrum.residuals` measures the errors.
         """
         wanted = self.n_nodes if n_eigenpairs is None else n_eigenpairs
         faults = FaultList("no spectrum", GraphError)
@@ -647,8 +716,41 @@ class Graph:
                 None if parts.positions is None else parts.positions[kept],
                 None if parts.masses is None else parts.masses[kept],
                 parts.parallel,
+                None if parts.areas is None else [parts.areas[k] for k in kept],
             )
         )
+
+    def with_areas(self, areas: Any, name: str | None = None) -> Self:
+        """Return the graph with the outlines of its nodes, where these are areas: maps and pages then draw them.
+
+        Parameters
+        ----------
+        areas : GeoDataFrame, GeoSeries, Series, mapping or path
+            By node name: shapely polygons, GeoJSON geometries, WKT, or coordinates of shape (n_points, 2). Nodes that
+            are absent have no area; names that are not nodes are refused. Or the path of a GeoJSON file, of which areas
+            that are not nodes are left out.
+        name : str, optional
+            Column of a GeoDataFrame with the node names, instead of its index; or property of a file, by default the
+            one in which most nodes are found.
+
+        Returns
+        -------
+        Graph
+            Positions are the centres of the areas where there were none and every node has an area.
+
+        Examples
+        --------
+        >>> import graphmatern as gm
+        >>> graph = gm.Graph.from_edges([("west", "east")])
+        >>> areas = {"west": [(0, 0), (1, 0), (1, 1)], "east": "POLYGON ((1 0, 2 0, 1 1, 1 0))"}
+        >>> graph.with_areas(areas).positions.round(2).tolist()
+        [[0.67, 0.33], [1.33, 0.33]]
+        """
+        found = _areas.read_areas(areas, self._parts.names, name)
+        positions = self.positions
+        if positions is None and all(found):
+            positions = _areas.centres_of(found)
+        return self._from_parts(replace(self._parts, positions=positions, areas=found))
 
     def largest_component(self) -> Self:
         """Keep the connected component with most nodes (the first of equals), in node order."""
@@ -879,7 +981,7 @@ class Graph:
         """Describe the graph in a few lines of text."""
         return _convert.describe(self)
 
-    # ------------------------------------------------------------------ Python's manners
+    # ------------------------------------------------------------------ Python's protocols
     def __repr__(self) -> str:
         nodes, edges = self.n_nodes, self.n_edges
         return f"Graph({nodes} node{'' if nodes == 1 else 's'}, {edges} edge{'' if edges == 1 else 's'})"

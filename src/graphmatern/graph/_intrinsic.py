@@ -5,7 +5,7 @@ with a pin: P = Δ + D + k eeᵀ, e a node of the component. The covariance of f
 of P by a correction of rank two, first to condition on the sum, then to take the pin out again: with S = P⁻¹,
 U = [1, e] and C = UᵀSU − diag(0, 1/k), it is S − SU C⁻¹ UᵀS, and det Zᵀ(Δ + D)Z, Z an orthonormal basis of the
 functions that sum to zero, is −k det C det P / n. Components do not touch each other, so that two solutions serve all
-of them. An isolated node is no component in this sense: it has precision 1.
+of them. An isolated node is not a component in this sense: it has precision 1.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class BlockKrylov:
             check_from = kept + 2 * self.block
         raise NumericalError(
             f"{converged} of {self._wanted} eigenpairs converged. Likely causes: (a) weights that span "
-            " many decades; (b) many nearly equal eigenvalues: ask for a few more or fewer."
+            "many orders of magnitude; (b) many nearly equal eigenvalues: ask for a few more or fewer."
         )
 
     def _extend(self, block: Floats) -> tuple[Floats, Floats]:

@@ -4,6 +4,7 @@ from graphmatern.inference.engines import ENGINES, EngineCost, choose_engine, pr
 from graphmatern.inference.features.matrix import FeatureMatrix
 from graphmatern.inference.learning.integrate import Component, Integrated, with_default_priors
 from graphmatern.inference.learning.learn import learn, update_weights
+from graphmatern.inference.learning.mixing import mixing_prior
 from graphmatern.inference.learning.optimize import Optimum
 from graphmatern.inference.learning.parameters import PriorsAndBounds
 from graphmatern.inference.learning.priors import Beta, Gamma, HalfNormal, LogNormal, Normal, OfRoot, PCPrior, Prior
@@ -51,6 +52,7 @@ __all__ = [
     "eigenpairs_used",
     "learn",
     "markov_precision",
+    "mixing_prior",
     "predict_costs",
     "register_engine",
     "sites_of_labels",

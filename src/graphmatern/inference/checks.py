@@ -120,8 +120,7 @@ def pointwise(posterior: Posterior) -> Pointwise:
         group = part.group
         if not len(group.nodes):
             continue
-        means = posterior.latent_mean(group.nodes)
-        variances = posterior.latent_variance(group.nodes)
+        means, variances = posterior.at_observations(part)
         for k, column in enumerate(group.columns.tolist()):
             f = means[column] + group.offset + np.sqrt(variances[column]) * nodes[:, None]
             if likelihood.gaussian:

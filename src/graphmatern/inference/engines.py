@@ -16,7 +16,7 @@ from graphmatern.inference.markov.cost import LONG, MOST_ENTRIES, block_cost, is
 from graphmatern.inference.markov.engine import MarkovEngine
 from graphmatern.inference.moments.engine import MomentsEngine
 from graphmatern.inference.spectral.engine import SpectralEngine, eigenpairs_used
-from graphmatern.kernels import Matern
+from graphmatern.kernels import ArealKernel, Matern
 from graphmatern.sparse import available_memory, format_bytes, power_nnz, product_seconds
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _STEEP = (
     400.0  # largest degree, in mean weights of an edge, from which on the plain Laplacian takes long to smooth with
 )
 _WORTH = 3.0  # how many times as fast another engine must be to be preferred to all eigenpairs
-_FASTER = 5.0  # how many times as fast moments must be to be preferred to factors, which bear longer lengthscales
+_FASTER = 5.0  # how many times as fast moments must be to be preferred to factors, which allow longer lengthscales
 
 
 class Choice(NamedTuple):
@@ -173,14 +173,20 @@ def _preferred(problem: Problem) -> Choice:
     n, possible = problem.graph.n_nodes, smoothnesses(problem.kernel, problem.rules)
     plain = replace(problem, normalized=bool(problem.normalized))
     if eigenpairs_used(problem.graph, None) is None or problem.n_eigenpairs is not None:
-        return _with_eigenpairs(plain, possible)
+        return _with_eigenpairs(plain)
     markov = _markov_cost(plain)
     if markov is not None and not markov.at_least and markov.seconds <= max(_SOON, _FASTER * _moments_seconds(problem)):
         time = duration(markov.seconds)
-        kind = "smoothness of any value through several Markov fields" if is_learned(plain) else "integer smoothness"
-        reason = f"{n:,} nodes and {kind}: factors are sparse, and a fit takes {time} or so"
+        reason = f"{n:,} nodes and {_kind(plain)}: factors are sparse, and a fit takes {time} or so"
         return Choice("markov", reason, plain.normalized is True)
     return _without_factors(problem, "fill in" if possible else "a kernel without sparse precision")
+
+
+def _kind(problem: Problem) -> str:
+    """What makes factors sparse."""
+    if isinstance(problem.kernel, ArealKernel):
+        return "a kernel of areas"
+    return "smoothness of any value through several Markov fields" if is_learned(problem) else "integer smoothness"
 
 
 def _evaluations(problem: Problem) -> int:
@@ -193,19 +199,28 @@ def _spectral_cost(problem: Problem) -> EngineCost:
     graph, count = problem.graph, eigenpairs_used(problem.graph, problem.n_eigenpairs)
     used = graph.n_nodes if count is None else min(count, graph.n_nodes)
     seconds, memory = graph.spectrum_cost(used, bool(problem.normalized))
-    seconds += _evaluations(problem) * 3.0 * float(min(problem.observations.count, used)) ** 3 * _PER_FLOP
+    if not _is_diagonal(problem):
+        seconds += _evaluations(problem) * 3.0 * float(min(problem.observations.count, used)) ** 3 * _PER_FLOP
     name = f"all {used:,} eigenpairs" if used == graph.n_nodes else f"{used:,} eigenpairs"
     return EngineCost("spectral", name, seconds, memory)
 
 
+def _is_diagonal(problem: Problem) -> bool:
+    """Whether eigenvectors make all matrices diagonal: Gaussian noise, equal at every node, each observed once."""
+    seen, n = problem.observations, problem.graph.n_nodes
+    once = len(seen.nodes) == n and len(np.unique(seen.nodes)) == n and seen.count == seen.y.size
+    return problem.exact and once and seen.noise is None and problem.graph.masses is None
+
+
 def _markov_cost(problem: Problem) -> EngineCost | None:
     """Selected inverses at every update; or, where there are many updates, solves once for every observation."""
-    if problem.kernel is not None and not isinstance(problem.kernel, Matern):
+    if problem.kernel is not None and not isinstance(problem.kernel, Matern | ArealKernel):
         return None
     if is_learned(problem):
         return _block_cost(problem)
     possible = smoothnesses(problem.kernel, problem.rules)
-    method = f"sparse factors, smoothness {' or '.join(map(str, possible))}"
+    smooth = "" if isinstance(problem.kernel, ArealKernel) else f", smoothness {' or '.join(map(str, possible))}"
+    method = f"sparse factors{smooth}"
     cost = sparse_cost(problem, possible[0])
     if cost is None:
         return EngineCost("markov", method, np.inf, np.inf, at_least=True)
@@ -274,19 +289,22 @@ def _is_unequal(problem: Problem) -> bool:
     return problem.normalized is None and float(degrees.max(initial=0.0)) > _UNEQUAL * float(degrees.mean())
 
 
-def _with_eigenpairs(problem: Problem, possible: tuple[int, ...]) -> Choice:
+def _with_eigenpairs(problem: Problem) -> Choice:
     """All eigenpairs of a moderate graph, or as many as were asked for, unless sparse factors are far faster."""
     n, normalized = problem.graph.n_nodes, bool(problem.normalized)
     if problem.n_eigenpairs is not None:
         return Choice("spectral", f"{problem.n_eigenpairs:,} eigenpairs were asked for", normalized)
-    size = min(problem.observations.count, n)
-    spectral = _evaluations(problem) * 3.0 * float(size) ** 3 * _PER_FLOP
-    if possible and spectral > 10.0:
+    spectral = _spectral_cost(problem).seconds
+    if spectral > 2.0 * _SOON:
         markov = _markov_cost(problem)
         if markov is not None and not markov.at_least and markov.seconds * _WORTH < spectral:
-            reason = f"{n:,} nodes, of which {size:,} are observed: sparse factors are faster than dense matrices"
-            return Choice("markov", reason, normalized)
-    return Choice("spectral", f"{n:,} nodes: all eigenpairs are cheap, any smoothness can be learned", normalized)
+            saved = f"sparse factors take {duration(markov.seconds)} or so, dense matrices {duration(spectral)}"
+            return Choice("markov", f"{n:,} nodes and {_kind(problem)}: {saved}", normalized)
+        return Choice(
+            "spectral", f"{n:,} nodes: all eigenpairs, and dense matrices: {duration(spectral)} or so", normalized
+        )
+    more = ", any smoothness can be learned" if problem.kernel is None or isinstance(problem.kernel, Matern) else ""
+    return Choice("spectral", f"{n:,} nodes: all eigenpairs are cheap{more}", normalized)
 
 
 def _without_factors(problem: Problem, why: str) -> Choice:

@@ -6,7 +6,7 @@ parameters: p(θ | y₋ᵢ) ∝ p(θ | y) / p(yᵢ | y₋ᵢ, θ), so its weight
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,6 +81,10 @@ class Mixture(Draws, Weighted["Posterior"]):
         return self.components[0].n_replicates
 
     # ------------------------------------------------------------------ linear effects
+    def given(self, design: Floats) -> Mixture:
+        """The same, to be asked of nodes with these linear effects; see `Posterior.given`."""
+        return Mixture([partial(one.given, design) for one in self.components], self.weights, self._likelihood)
+
     @property
     def coefficients(self) -> Floats:
         """Means of the coefficients; shape (n_latents, n_effects)."""
@@ -169,7 +173,9 @@ class Mixture(Draws, Weighted["Posterior"]):
         # That of η, mapped by an increasing function.
         means = np.stack([one.latent_mean(nodes)[replicate] + offset for one in self.components])
         variances = np.stack([one.latent_variance(nodes)[replicate] for one in self.components])
-        return self.response_of(Normals(self.weights, means, variances).quantile(level))
+        every = [one.latent_skewness(nodes) for one in self.components]
+        skewness = np.stack([one[replicate] for one in every if one is not None]) if every[0] is not None else None
+        return self.response_of(Normals(self.weights, means, variances, skewness).quantile(level))
 
     def cdf(self, nodes: Longs, y: Floats, *, replicate: int = 0, offset: Floats | float = 0.0) -> Floats:
         """Probabilities that new observations are at most ``y``; shape (n_nodes,)."""

@@ -71,6 +71,8 @@ class Observations:
         Known noise variances, or their ratios; equal by default.
     offset : ndarray, shape (n,), optional
         Known part of the latent mean, such as the logarithm of an exposure; 0 by default.
+    own_design : ndarray, shape (n, n_effects), optional
+        Linear effects of every observation, where these are not those of its node.
     """
 
     nodes: Longs
@@ -78,6 +80,7 @@ class Observations:
     node_design: Floats
     noise: Floats | None = None
     offset: Floats | None = None
+    own_design: Floats | None = None
 
     @property
     def n_effects(self) -> int:
@@ -98,7 +101,15 @@ class Observations:
         noise = np.ones(len(rows)) if self.noise is None else self.noise[rows]
         offset = np.zeros(len(rows)) if self.offset is None else self.offset[rows]
         nodes = self.nodes[rows]
-        return Group(nodes, self.y[np.ix_(rows, columns)], noise, offset, self.node_design[nodes], columns)
+        design = self.node_design[nodes] if self.own_design is None else self.own_design[rows]
+        return Group(nodes, self.y[np.ix_(rows, columns)], noise, offset, design, columns)
+
+    def take(self, rows: Longs) -> Observations:
+        """Some of the observations."""
+        noise, offset, design = (
+            None if one is None else one[rows] for one in (self.noise, self.offset, self.own_design)
+        )
+        return Observations(self.nodes[rows], self.y[rows], self.node_design, noise, offset, design)
 
     @cached_property
     def groups(self) -> list[Group]:

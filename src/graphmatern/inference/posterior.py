@@ -6,6 +6,7 @@ sites' potentials p and for ηH, the mean of η is hᵀb̂ + m − M b̂ and its
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -128,6 +129,7 @@ class Posterior(Draws):
         self._observations, self.likelihood = observations, likelihood
         self._effect_precision = effect_precision
         self._memory: dict[str, tuple[Longs, Floats]] = {}
+        self._given: Floats | None = None
         self.n_latents = 1 + max(part.latent for part in self.parts)
         self.n_replicates = observations.n_replicates
 
@@ -136,6 +138,28 @@ class Posterior(Draws):
         return f"Posterior({self.n_latents} latent, {self.n_replicates} replicates, observed at {where})"
 
     # ------------------------------------------------------------------ linear effects
+    def given(self, design: Floats) -> Posterior:
+        """The same posterior, to be asked of nodes with these linear effects instead of the nodes' own.
+
+        Parameters
+        ----------
+        design : ndarray, shape (n_nodes, n_effects)
+            A row for each of the nodes that will be asked for.
+        """
+        other = copy.copy(self)
+        other.effects = self.effects
+        other._given, other._memory = design, {}
+        return other
+
+    def _design(self, nodes: Longs) -> Floats:
+        """Linear effects h at some nodes; shape (n_nodes, n_effects)."""
+        return self._observations.node_design[nodes] if self._given is None else self._given
+
+    def where_seen(self, group: Group) -> Posterior:
+        """What to ask of a group's observations, which may have linear effects of their own."""
+        own = self._observations.own_design is not None or self._given is not None
+        return self.given(group.design) if own else self
+
     @cached_property
     def effects(self) -> list[Effects]:
         """Coefficients of the linear effects, for each latent process."""
@@ -148,7 +172,8 @@ class Posterior(Draws):
             means = part.predictive.means(group.nodes, columns)
             alpha = columns - part.precision[:, None] * means
             r = group.n_replicates
-            found[part.latent].add(r * group.design.T @ alpha[:, r:], group.design.T @ alpha[:, :r].sum(axis=1))
+            forms = part.predictive.total(group.design.T @ alpha)
+            found[part.latent].add(r * forms[:, r:], forms[:, :r].sum(axis=1))
         return found
 
     @property
@@ -163,7 +188,7 @@ class Posterior(Draws):
 
     def sensitivity(self, part: Part, nodes: Longs) -> Floats:
         """How predictions change with the coefficients, h − M; shape (n_nodes, n_effects)."""
-        return self._observations.node_design[nodes] - part.effect_means(nodes)
+        return self._design(nodes) - part.effect_means(nodes)
 
     # ------------------------------------------------------------------ latent processes
     def _rows(self, part: Part) -> Longs:
@@ -185,6 +210,11 @@ class Posterior(Draws):
         """Variances of η; shape (n_latents · n_replicates, n_nodes)."""
         return self._remembered("variance", nodes, self._find_variance)
 
+    def latent_skewness(self, nodes: Longs) -> Floats | None:
+        """Skewness of η, shape (n_latents · n_replicates, n_nodes); None where marginals are normal."""
+        del nodes
+        return None
+
     def _find_mean(self, nodes: Longs) -> Floats:
         found = np.empty((self.n_latents * self.n_replicates, len(nodes)))
         for part in self.parts:
@@ -192,7 +222,7 @@ class Posterior(Draws):
             potentials, level = part.potentials, np.zeros(len(nodes))
             if effects.count:
                 potentials = potentials - (part.precision * (part.group.design @ effects.mean))[:, None]
-                level = self._observations.node_design[nodes] @ effects.mean
+                level = self._design(nodes) @ effects.mean
             found[self._rows(part)] = (level[:, None] + part.predictive.means(nodes, potentials)).T
         return found
 
@@ -234,7 +264,7 @@ class Posterior(Draws):
             alpha = columns - part.precision[:, None] * part.predictive.means(part.group.nodes, columns)
             coefficients = effects.covariance @ (design.T @ alpha)
             columns = columns - part.precision[:, None] * (design @ coefficients)
-            level = self._observations.node_design[nodes] @ coefficients
+            level = self._design(nodes) @ coefficients
         means = level + part.predictive.means(nodes, columns)
         return np.asarray(solve_triangular(self._levels, means.T, lower=True))
 
@@ -362,6 +392,11 @@ class Posterior(Draws):
             variance[self._rows(part)] = np.maximum(own, 0.0)
         return mean, variance
 
+    def at_observations(self, part: Part) -> tuple[Floats, Floats]:
+        """Means and variances of η at a part's observations; each of shape (n_latents · n_replicates, n)."""
+        own = self.where_seen(part.group)
+        return own.latent_mean(part.group.nodes), own.latent_variance(part.group.nodes)
+
     def leave_one_out(self) -> Iterator[tuple[Part, Floats, Floats]]:
         """Processes at each observation given all others, by taking its site out of the posterior, part by part.
 
@@ -378,8 +413,8 @@ class Posterior(Draws):
             if not len(nodes):
                 continue
             rows = self._rows(part)
-            mean, unreached = self.latent_mean(nodes)[rows].T, part.predictive.unexplained(nodes)
-            variance = self.latent_variance(nodes)[rows[0]] - unreached
+            own, unreached = self.where_seen(part.group), part.predictive.unexplained(nodes)
+            mean, variance = own.latent_mean(nodes)[rows].T, own.latent_variance(nodes)[rows[0]] - unreached
             left = 1.0 - part.precision * variance
             left = np.where(left > _NOTHING_LEFT, left, np.nan)
             yield (

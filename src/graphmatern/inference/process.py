@@ -122,6 +122,15 @@ class Conditioned(ABC):
         """Σ η var f(x): how many observations' worth of freedom the process uses."""
         return float(self.precision @ self.variance())
 
+    @property
+    def count(self) -> int:
+        """Observations, whoever holds them."""
+        return len(self.precision)
+
+    def log_precision(self) -> float:
+        """Sum of log η over the observations, whoever holds them."""
+        return float(np.log(self.precision).sum())
+
     def covariance_divergence(self, variance: Floats) -> float:
         """What the covariance contributes to KL(q ‖ p), given the variances of f(x)."""
         return 0.5 * (self.log_determinant - float(self.precision @ variance))
@@ -169,6 +178,10 @@ class Predictive(ABC):
         return np.zeros(len(nodes))
 
     # ------------------------------------------------------------------ what follows, unless an engine knows better
+    def total(self, found: Floats) -> Floats:
+        """Sum over all observations of what was summed over those that are here: mostly that is all of them."""
+        return found
+
     def covariance_times(self, nodes: Longs, others: Longs, weights: Floats) -> Floats:
         """Covariances of f between some nodes and others, times weights (n_others, k); shape (n_nodes, k)."""
         found = np.empty((len(nodes), weights.shape[1]))
@@ -327,6 +340,8 @@ class Engine(Family):
     to_gain: float = 1e-6
     #: Longest step of a search in any coordinate.
     longest_step: float = 2.0
+    #: Whether evaluations are rough, until `refine` is called.
+    rough: bool = False
     #: Whether `Conditioned.information` is there to guide a search.
     has_information: bool = False
     #: Whether q is restricted, so that some prior variance stays out of the sites' reach.
@@ -343,7 +358,7 @@ class Engine(Family):
         return []
 
     def simpler(self) -> list[Callable[[], Engine]]:
-        """Makers of engines that take far less and lead to a good start; searched in turn until one is no better."""
+        """Makers of engines that take far less and lead to a good start; tried in turn until one is no better."""
         return []
 
     def start_from(self, other: Engine, position: Floats) -> Floats:
@@ -383,6 +398,14 @@ class Engine(Family):
         """
         del conditioned
         return False
+
+    def refinement(self) -> dict[str, Any]:
+        """What `refine` changed, in plain numbers, for records of a search."""
+        return {}
+
+    def refine_as(self, refinement: dict[str, Any]) -> None:
+        """Be as an engine was that returned this from `refinement`."""
+        del refinement
 
     @property
     def matrix_size(self) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 from scipy.special import logsumexp, ndtr, ndtri
 
+from graphmatern.inference.skewness import relax, stretch
 from graphmatern.likelihoods import find_quantile
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _LEAST = 1e-300  # variance, so that none is divided by 0
 
 
 class Normals:
-    """A mixture of normal distributions at each of some places.
+    """A mixture of normal distributions, or of skewed ones, at each of some places.
 
     Parameters
     ----------
@@ -36,6 +37,8 @@ class Normals:
         They add up to 1.
     means, variances : ndarray, shape (n_components, ...)
         Of the components, at every place.
+    skewness : ndarray, shape (n_components, ...), optional
+        Of the components, where they are not normal but shifted log-normal. Densities and scores know nothing of it.
 
     Examples
     --------
@@ -44,8 +47,9 @@ class Normals:
     ([0.0], [2.0], [0.0])
     """
 
-    def __init__(self, weights: Floats, means: Floats, variances: Floats) -> None:
+    def __init__(self, weights: Floats, means: Floats, variances: Floats, skewness: Floats | None = None) -> None:
         self.weights, self._means, self._variances = weights, means, variances
+        self._skewness = skewness
 
     def _average(self, values: Floats) -> Floats:
         return np.asarray(np.tensordot(self.weights, values, axes=1))
@@ -69,18 +73,24 @@ class Normals:
     def _deviations(self) -> Floats:
         return np.sqrt(np.maximum(self._variances, _LEAST))
 
+    def _scores(self, x: Floats | float) -> Floats:
+        """Standard normal variables that stand for x; shape (n_components, ...)."""
+        scores = (x - self._means) / self._deviations
+        return scores if self._skewness is None else relax(scores, self._skewness)
+
     def cdf(self, x: Floats | float) -> Floats:
         """Probabilities of at most x; shape (...)."""
-        return self._average(ndtr((x - self._means) / self._deviations))
+        return self._average(ndtr(self._scores(x)))
 
     def above(self, x: Floats | float) -> Floats:
         """Probabilities of more than x; shape (...)."""
-        return self._average(ndtr((self._means - x) / self._deviations))
+        return self._average(ndtr(-self._scores(x)))
 
     def quantile(self, level: float) -> Floats:
         """Where the distribution function reaches a level; shape (...)."""
         if len(self.weights) == 1:
-            return np.asarray(self._means[0] + float(ndtri(level)) * np.sqrt(self._variances[0]))
+            score = ndtri(level) if self._skewness is None else stretch(float(ndtri(level)), self._skewness[0])
+            return np.asarray(self._means[0] + score * np.sqrt(self._variances[0]))
         return find_quantile(self.cdf, level, self.mean, self.variance)
 
     def log_density(self, x: Floats) -> Floats:

@@ -269,7 +269,7 @@ def maximize_over_nodes(
     target: float | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> pd.DataFrame:
-    """Look for the node with the largest value of a function that is costly to evaluate.
+    """Find the node with the largest value of a function that is costly to evaluate.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def maximize_over_nodes(
     n_evaluations : int
         Evaluations in all, at most the number of nodes.
     n_start : int
-        Evaluations at random nodes to begin with, at least 2.
+        Initial evaluations at random nodes, at least 2.
     rule : {"expected_improvement", "thompson"}
         How nodes are chosen; see `suggest_nodes`.
     kernel : Kernel, optional

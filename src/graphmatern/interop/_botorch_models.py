@@ -18,7 +18,7 @@ __all__ = ["NodeMarginals", "single_task_model"]
 
 def single_task_model(x: torch.Tensor, y: torch.Tensor, noise: torch.Tensor | None, kernel: Any) -> SingleTaskGP:
     """BoTorch's standard model with our kernel, observations standardised; x (n, 1), y (n,)."""
-    with botorch.settings.validate_input_scaling(state=False):  # node positions are no coordinates
+    with botorch.settings.validate_input_scaling(state=False):  # node positions are not coordinates
         model = SingleTaskGP(
             x, y[:, None], noise, covar_module=kernel, outcome_transform=Standardize(m=1), input_transform=None
         )

@@ -1,4 +1,4 @@
-"""Graphs from and to GeoDataFrames, as people who make maps have them."""
+"""Graphs from and to GeoDataFrames."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from graphmatern._validation import FaultList, check_choice
 from graphmatern.errors import GraphError, InputError
-from graphmatern.io import edge_table, graph_from_lines
+from graphmatern.io import edge_table, graph_from_lines, node_shapes
 from graphmatern.tables import required_library
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def from_geopandas(
 ) -> Graph:
     """Make a graph of roads from a GeoDataFrame of lines.
 
-    Lines are joined where their ends agree, and where one meets another at a point on the way (T-junctions). The graph
+    Lines are joined where their ends coincide, and where one meets another part-way (T-junctions). The graph
     keeps the coordinates as they are: longitudes and latitudes give lengths in metres.
 
     Parameters
@@ -70,7 +70,7 @@ def from_geopandas(
 def to_geopandas(
     graph: Graph, table: pd.DataFrame | None = None, *, of: Literal["edges", "nodes"] = "edges", crs: Any = None
 ) -> Any:
-    """Return a graph, and what is known of its nodes, as a GeoDataFrame.
+    """Return a graph, and a table about its nodes, as a GeoDataFrame.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def to_geopandas(
     table : DataFrame, optional
         One row per node, such as `GraphGPRegressor.predict_table` gives it.
     of : {"edges", "nodes"}
-        A line per edge (see `io.edge_table` for what becomes of the numbers), or a point per node.
+        A line per edge (see `io.edge_table` for what becomes of the numbers), or a point, or the area, per node.
     crs : optional
         Coordinate system; by default longitudes and latitudes (EPSG:4326) where the coordinates can be those.
 
@@ -96,13 +96,14 @@ def to_geopandas(
     """
     geopandas = required_library("geopandas", "making a GeoDataFrame")
     shapely = required_library("shapely", "making a GeoDataFrame")
+    shape = required_library("shapely.geometry", "making a GeoDataFrame").shape
     check_choice("of", of, ("edges", "nodes"), InputError)
     known = table if table is not None else _empty(graph)
     if of == "nodes":
         if graph.positions is None or graph.positions.shape[1] < 2:
             faults = FaultList("no GeoDataFrame was made", GraphError)
             raise faults.raise_now("graph", "must have positions", "a graph without", "Use of='edges'.")
-        rows, shapes = known, list(shapely.points(graph.positions[:, :2]))
+        rows, shapes = known, [shape(one) for one in node_shapes(graph)]
     else:
         rows, shapes = edge_table(known, graph), [shapely.LineString(line) for line in graph.edge_lines()]
     system = "EPSG:4326" if crs is None and graph.is_geographic else crs

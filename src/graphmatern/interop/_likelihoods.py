@@ -79,8 +79,24 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
             raise faults.raise_now("exposure", "must be positive", received, "Leave observations without exposure out.")
         return f + values.log()
 
+    def _joined(self, observations: torch.Tensor, trials: Any) -> torch.Tensor:
+        """Successes as our binomial likelihood takes them: joined with their trials, unless they are already."""
+        if trials is None:
+            return observations.double()
+        if not isinstance(self.likelihood, likelihoods.Binomial):
+            faults = FaultList("no expectation", LikelihoodError)
+            remedy = "Leave it out, or use Binomial."
+            raise faults.raise_now("trials", "must be left out but for binomial counts", repr(self.likelihood), remedy)
+        joined: torch.Tensor = likelihoods.join_trials(observations.double(), torch.as_tensor(trials).double())
+        return joined
+
     def expected_log_prob(
-        self, observations: torch.Tensor, function_dist: Any, *args: Any, exposure: torch.Tensor | None = None
+        self,
+        observations: torch.Tensor,
+        function_dist: Any,
+        *args: Any,
+        exposure: torch.Tensor | None = None,
+        trials: torch.Tensor | None = None,
     ) -> Any:
         """Expected log-likelihood of each observation, as our likelihood computes it; shape (n,).
 
@@ -94,16 +110,26 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
             Ignored, such as the inputs that GPyTorch passes to some likelihoods.
         exposure : Tensor, shape (n,) or (), optional
             Of counts: their rate is exposure · e^f.
+        trials : Tensor, shape (n,) or (), optional
+            Of binomial observations, which are successes then; else ``likelihoods.join_trials(successes, trials)``.
         """
         del args
         mean, variance = self._marginals(function_dist)
-        values = self.likelihood.expected_log_prob(observations.double(), self._raised(mean, exposure), variance)
+        y = self._joined(observations, trials)
+        values = self.likelihood.expected_log_prob(y, self._raised(mean, exposure), variance)
         return values.to(function_dist.mean.dtype)
 
     def forward(
-        self, function_samples: torch.Tensor, *args: Any, exposure: torch.Tensor | None = None
+        self,
+        function_samples: torch.Tensor,
+        *args: Any,
+        exposure: torch.Tensor | None = None,
+        trials: torch.Tensor | None = None,
     ) -> distributions.Distribution:
-        """Distribution of observations given latent values, with one task per class in the last dimension."""
+        """Distribution of observations given latent values, with one task per class in the last dimension.
+
+        That of a binomial likelihood is of successes, among ``trials``; of one by default.
+        """
         del args
         own, f = self.likelihood, self._raised(function_samples, exposure)
         match own:
@@ -116,6 +142,14 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
             case likelihoods.NegativeBinomial():
                 # Odds of a further count: mean over shape, dispersion · e^f.
                 return distributions.NegativeBinomial(1.0 / own.dispersion.to(f), logits=f + own.dispersion.to(f).log())
+            case likelihoods.ZeroInflatedPoisson():
+                shares = torch.stack([own.zeros, 1.0 - own.zeros]).to(f).expand(*f.shape, 2)
+                rates = torch.stack([torch.zeros_like(f), f.exp()], dim=-1)
+                kinds = distributions.Categorical(probs=shares)
+                return distributions.MixtureSameFamily(kinds, distributions.Poisson(rates))
+            case likelihoods.Binomial():
+                count = torch.ones((), dtype=f.dtype, device=f.device) if trials is None else torch.as_tensor(trials)
+                return distributions.Binomial(count.to(f), logits=f)
             case likelihoods.GammaNoise():
                 shape = 1.0 / own.dispersion.to(f)
                 return distributions.Gamma(shape.expand_as(f), shape * (-f).exp())
@@ -131,11 +165,18 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
         faults = FaultList("no distribution", LikelihoodError)
         raise faults.raise_now("likelihood", "must be one of ours", repr(own), "Write its `forward`.")
 
-    def marginal(self, function_dist: Any, *args: Any, exposure: torch.Tensor | None = None) -> Any:
+    def marginal(
+        self,
+        function_dist: Any,
+        *args: Any,
+        exposure: torch.Tensor | None = None,
+        trials: torch.Tensor | None = None,
+    ) -> Any:
         """Predictive distribution: exact for classes and Gaussian noise, else one per sample of f, as in GPyTorch."""
         own = self.likelihood
         if not isinstance(own, Categorical | likelihoods.Gaussian):
-            return super().marginal(function_dist, *args, exposure=exposure)
+            beside = {} if trials is None else {"trials": trials}
+            return super().marginal(function_dist, *args, exposure=exposure, **beside)
         self._raised(function_dist.mean, exposure)  # refuses any
         if isinstance(own, likelihoods.Gaussian):
             return distributions.Normal(function_dist.mean, (function_dist.variance + own.noise).sqrt())
@@ -143,10 +184,19 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
         return distributions.Bernoulli(p[1]) if own.n_latents == 1 else distributions.Categorical(p.mT)
 
     def log_marginal(
-        self, observations: torch.Tensor, function_dist: Any, *args: Any, exposure: torch.Tensor | None = None
+        self,
+        observations: torch.Tensor,
+        function_dist: Any,
+        *args: Any,
+        exposure: torch.Tensor | None = None,
+        trials: torch.Tensor | None = None,
     ) -> Any:
         """Log predictive density of each observation; shape (n,)."""
-        if isinstance(self.likelihood, Categorical | likelihoods.Gaussian):
+        own = self.likelihood
+        if isinstance(own, likelihoods.Binomial):
+            moments = self._marginals(function_dist)
+            return own.predictive_log_prob(self._joined(observations, trials), *moments).to(function_dist.mean.dtype)
+        if isinstance(own, Categorical | likelihoods.Gaussian):
             return self.marginal(function_dist, exposure=exposure).log_prob(observations)
         return super().log_marginal(observations, function_dist, *args, exposure=exposure)
 

@@ -68,9 +68,9 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
       identity. (BoTorch, once imported, turns this off for the whole process;
       ``gpytorch.settings.fast_computations()`` turns it on again.)
     - On larger graphs, covariances are Chebyshev polynomials of the Laplacian, as in the moments engine, with a
-      truncation error of at most 1e-10 of the largest eigenvalue: the degree follows from the parameters, and where it
-      would be absurd, an exception says what to do. What the parameters do not change is computed once for the nodes
-      seen in training, a few hundred at best, and kept with the graph; predictions at all nodes take one polynomial for
+      truncation error of at most 1e-10 of the largest eigenvalue: the degree follows from the parameters, and if it
+      would be too high, an exception says what to do. What the parameters do not change is computed once for the nodes
+      seen in training, at most a few hundred, and kept with the graph; predictions at all nodes take one polynomial for
       each training node. As in that engine, ``variance`` relies on traces that are estimated from probes.
 
     Parameters

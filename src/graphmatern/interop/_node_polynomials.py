@@ -238,7 +238,7 @@ def _entries(found: torch.Tensor, places: Sequence[torch.Tensor], n_own: int) ->
     places : sequence of Tensor
         One for each axis after the batch; they are broadcast.
     n_own : int
-        How many of their last axes are no batches; those before are broadcast against the batch of kernels.
+        How many of their last axes are not batches; those before are broadcast against the batch of kernels.
     """
     batch = found.shape[: found.dim() - len(places)]
     steps = [torch.arange(size).reshape(-1, *(1,) * (len(batch) - axis - 1 + n_own)) for axis, size in enumerate(batch)]
@@ -297,7 +297,8 @@ class _EstimatedVariances(torch.autograd.Function):
     def forward(ctx: Any, values: torch.Tensor, source: NodePolynomials, nodes: Longs) -> Any:
         ctx.source, ctx.nodes, ctx.shape = source, nodes, values.shape
         estimates = [field.estimated_variances for field in source.fields(values)]
-        source.variance_error = max(estimate.relative_error for estimate in estimates)
+        rows = source.fields(values)[0].rows
+        source.variance_error = max(estimate.relative_error(rows) for estimate in estimates)
         found = np.stack([estimate.values[nodes] for estimate in estimates])
         return torch.from_numpy(found).reshape(*values.shape[:-1], len(nodes))
 
@@ -310,7 +311,7 @@ class _EstimatedVariances(torch.autograd.Function):
 
 
 class LazyPredictionStrategy(DefaultPredictionStrategy):  # type: ignore[misc]
-    """GPyTorch's predictions, but covariances between test nodes only where they are asked for: each has its price."""
+    """GPyTorch's predictions, but covariances between test nodes only if they are asked for, as they are costly."""
 
     def exact_prediction(self, *args: Any, **kwargs: Any) -> Any:
         """Predictive mean and covariance; see GPyTorch."""

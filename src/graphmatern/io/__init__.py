@@ -3,7 +3,7 @@
 from graphmatern.io._atomic import check_target, replacing
 from graphmatern.io._container import read_container, write_container
 from graphmatern.io._graph_files import GraphReading, graph_from_lines, read_graph
-from graphmatern.io._outputs import check_output, edge_table, write_node_table
+from graphmatern.io._outputs import check_output, edge_table, node_shapes, write_node_table
 from graphmatern.io._value_files import ValueReading, insert_sensors, read_values
 from graphmatern.io._values import Codec, pack, unpack
 from graphmatern.tables import ValueColumns, read_table
@@ -18,6 +18,7 @@ __all__ = [
     "edge_table",
     "graph_from_lines",
     "insert_sensors",
+    "node_shapes",
     "pack",
     "read_container",
     "read_graph",

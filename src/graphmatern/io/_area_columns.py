@@ -1,4 +1,4 @@
-"""Columns beside the values of areas: exposures and covariates, with all their faults at once."""
+"""Columns beside the values of areas: exposures, trials and covariates, with all their faults at once."""
 
 from __future__ import annotations
 
@@ -68,6 +68,23 @@ class AreaColumns:
             rule = f"must be above 0 where {value!r} is"
             remedy = "Correct these cells, or empty the counts."
             self._faults.add(str(column), rule, f"0 at {self._names(bare)}", remedy)
+        return found
+
+    def trials(self, column: Any, values: NDArray[Any], *, value: str) -> Floats | None:
+        """Trials of all rows, and the successes checked against them; None where there is no such column."""
+        if column is None:
+            return None
+        observed = ~pd.isna(values) & (self._codes >= 0)
+        needed = self._table[column].astype(object).where(observed, 1)
+        rule = "must hold numbers of trials, whole and at least 1, where there are values"
+        found = read_numbers(needed, rule, self._faults, remedy=_CORRECT, minimum=1.0)
+        broken = observed & (found != np.round(found)) & np.isfinite(found)
+        if broken.any():
+            self._faults.add(str(column), rule, f"{abbreviate(found[broken].tolist())}", _CORRECT)
+        more = observed & (np.nan_to_num(values.astype(float)) > found) if values.dtype.kind == "f" else observed[:0]
+        if more.any():
+            rule = f"must hold at most as many successes as {str(column)!r} has trials"
+            self._faults.add(value, rule, f"more at {self._names(more)}", "Correct these cells.")
         return found
 
     def covariates(self, columns: list[Any]) -> pd.DataFrame | None:

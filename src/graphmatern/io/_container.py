@@ -149,7 +149,7 @@ def read_container(path: str | Path) -> tuple[str, Any, Arrays]:
         with safe_open(path, framework="numpy") as tensors:
             arrays = {name: np.asarray(tensors.get_tensor(name)) for name in tensors.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError, TypeError, RecursionError, OverflowError) as error:
-        raise ModelFileError(f"{str(path)!r} is no model file that graphmatern wrote: {error}") from None
+        raise ModelFileError(f"{str(path)!r} is not a model file written by graphmatern: {error}") from None
     return metadata["kind"], state, arrays
 
 
@@ -177,7 +177,7 @@ def _checked_metadata(file: BinaryIO, path: Path) -> dict[str, str]:
         raise foreign
     damaged = ModelFileError(
         f"{str(path)!r} is damaged: its contents do not agree with its checksum. Likely causes: (a) an incomplete copy "
-        "or download; (b) a change by another program. Copy it again, or save the model anew."
+        "or download; (b) a change by another program. Copy it again, or save the model again."
     )
     if len(as_written) != 64 or text.count(as_written) != 1:
         raise damaged
@@ -189,7 +189,7 @@ def _checked_metadata(file: BinaryIO, path: Path) -> dict[str, str]:
         raise damaged
     if version != str(VERSION):
         later = version.isdecimal() and int(version[:9]) > VERSION
-        what = "was written by a later version of graphmatern" if later else "was not written by any graphmatern"
+        what = "was written by a later version of graphmatern" if later else "was not written by graphmatern"
         remedy = "update graphmatern, or save the model with this version" if later else "save the model again"
         raise ModelFileError(f"{str(path)!r} {what}: its format is {version!r:.20}, known is {VERSION}; {remedy}")
     return dict(metadata)

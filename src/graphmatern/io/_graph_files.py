@@ -13,9 +13,11 @@ from graphmatern.errors import GraphError
 from graphmatern.graph import Graph
 from graphmatern.io._matrices import read_matrix_market, read_npz
 from graphmatern.io._roads import (
+    are_areas,
     cut_at_junctions,
     end_names_and_places,
     line_lengths,
+    lines_of_features,
     parse_lines,
     read_geojson,
     read_wkt,
@@ -77,19 +79,24 @@ def read_graph(
     geometry: str | None = None,
     nodes: str | Path | None = None,
     parallel: str = "sum",
+    area_name: str | None = None,
+    contiguity: str = "queen",
+    tolerance: float = 0.0,
 ) -> GraphReading:
     r"""Read a graph from a file, its format chosen by the file's suffix.
 
     Parameters
     ----------
     path : str or Path
-        Edge list (CSV, TSV, Parquet, Excel), GraphML, GeoJSON or WKT roads, Matrix Market or npz file.
+        Edge list (CSV, TSV, Parquet, Excel), GraphML, GeoJSON or WKT roads, GeoJSON areas, Matrix Market or npz file.
     source, target, weight, length, id, geometry : str, optional
         Columns of an edge list, or attributes of edges; guessed from their names where not given.
     nodes : str or Path, optional
         Table with a column of node names and, where known, coordinates.
     parallel : {"sum", "mean_length", "first", "error"}
         What becomes of several edges between the same two nodes; see `Graph.from_edges`.
+    area_name, contiguity, tolerance
+        Of areas: the property with their names, and which are neighbours; see `Graph.from_polygons`.
 
     Returns
     -------
@@ -116,8 +123,12 @@ def read_graph(
     elif suffix == ".graphml":
         reading = _from_graphml(file, given, parallel, faults)
     elif suffix in {".geojson", ".json"}:
-        lines, properties = read_geojson(file, faults)
-        reading = _from_lines(lines, properties, given, parallel, faults)
+        features = read_geojson(file, faults)
+        if are_areas(features):
+            reading = _from_polygons(file, area_name, contiguity, tolerance)
+        else:
+            lines, properties = lines_of_features(features, faults)
+            reading = _from_lines(lines, properties, given, parallel, faults)
     elif suffix == ".wkt":
         reading = _from_lines(read_wkt(file, faults), pd.DataFrame(), given, parallel, faults)
     elif suffix == ".mtx":
@@ -255,7 +266,15 @@ def _with_nodes(reading: GraphReading, nodes: pd.DataFrame, faults: FaultList) -
     return GraphReading(graph, [*reading.notes, note], table)
 
 
-# ---------------------------------------------------------------------- lines, matrices, GraphML
+# ---------------------------------------------------------------------- areas, lines, matrices, GraphML
+def _from_polygons(file: Path, name: str | None, contiguity: str, tolerance: float) -> GraphReading:
+    """Areas that border on each other."""
+    graph = Graph.from_polygons(file, nodes=name, contiguity=contiguity, tolerance=tolerance)  # type: ignore[arg-type]
+    shared = "a point or a line" if contiguity == "queen" else "a line"
+    notes = [f"areas, with names such as {graph.nodes[0]!r}; those that share {shared} are neighbours"]
+    return GraphReading(graph, notes)
+
+
 def _from_lines(
     lines: list[NDArray[np.float64]],
     properties: pd.DataFrame,
@@ -279,7 +298,7 @@ def _from_lines(
         places = {name: (float(x), float(y)) for name, (x, y) in ends}
         notes.append(_describe(roles))
     else:
-        notes.append(f"{len(lines):,} lines joined where their ends agree; nodes are called by their coordinates")
+        notes.append(f"{len(lines):,} lines joined where their ends coincide; nodes are named by their coordinates")
     if options["weight"] is None and options["length"] is None:
         options["length"], unit = line_lengths(lines)
         notes.append(f"lengths are those of the lines, in {unit}")
@@ -299,7 +318,7 @@ def _joined(lines: list[NDArray[np.float64]], options: dict[str, Any], notes: li
     cut = len(pieces) - len(lines)
     if not cut:
         return lines
-    notes.append(f"lines that meet others on the way were cut there, into {cut:,} more")
+    notes.append(f"lines were split where others meet them, giving {cut:,} more")
     if options["length"] is not None:
         options["length"] = np.asarray(options["length"])[line] * share
     if options["weight"] is not None:
@@ -358,7 +377,7 @@ def _from_graphml(path: Path, given: dict[str, str | None], parallel: str, fault
         found: Any = nx.read_graphml(path)
     # networkx lets whatever goes wrong in its parser through.
     except Exception as error:  # noqa: BLE001
-        raise faults.raise_now("file", "must be readable GraphML", first_words(error), "Export it anew.") from None
+        raise faults.raise_now("file", "must be readable GraphML", first_words(error), "Export it again.") from None
     notes = []
     if found.is_directed():
         found = found.to_undirected()

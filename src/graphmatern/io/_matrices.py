@@ -45,7 +45,7 @@ def read_matrix_market(path: Path, faults: FaultList) -> sp.coo_array:
     except InputError:
         raise
     except (ValueError, TypeError, OSError, OverflowError, IndexError) as error:
-        raise faults.raise_now("file", _READABLE, first_words(error), "Write it anew.") from None
+        raise faults.raise_now("file", _READABLE, first_words(error), "Write it again.") from None
 
 
 def _matrix_market_body(
@@ -102,7 +102,7 @@ def _arrays(path: Path, faults: FaultList) -> dict[str, NDArray[Any]]:
                     size = dtype.itemsize * int(np.prod([int(side) for side in shape], dtype=object))
                     if dtype.hasobject or size > member.file_size:
                         received = f"{member.filename!r:.60} of shape {shape} and type {dtype}"
-                        raise faults.raise_now("file", "must hold whole arrays of numbers", received, "Write it anew.")
+                        raise faults.raise_now("file", "must hold whole arrays of numbers", received, "Write it again.")
                 with archive.open(member) as file:
                     name = member.filename.removesuffix(".npy")
                     found[name] = np.lib.format.read_array(file, allow_pickle=False)
@@ -110,7 +110,7 @@ def _arrays(path: Path, faults: FaultList) -> dict[str, NDArray[Any]]:
         raise
     # Damaged archives raise whatever their parts' readers do: zlib.error, struct.error, SyntaxError, ...
     except Exception as error:  # noqa: BLE001
-        raise faults.raise_now("file", _READABLE, first_words(error), "Write it anew.") from None
+        raise faults.raise_now("file", _READABLE, first_words(error), "Write it again.") from None
     return found
 
 

@@ -14,13 +14,14 @@ import pandas as pd
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import InputError
+from graphmatern.graph import area_geometry
 from graphmatern.io._atomic import replacing
 from graphmatern.tables import required_library
 
 if TYPE_CHECKING:
     from graphmatern.graph import Graph
 
-__all__ = ["OUTPUT_SUFFIXES", "check_output", "edge_table", "write_node_table"]
+__all__ = ["OUTPUT_SUFFIXES", "check_output", "edge_table", "node_shapes", "write_node_table"]
 
 OUTPUT_SUFFIXES = (".csv", ".tsv", ".parquet", ".geojson", ".gpkg")
 _MAPS = (".geojson", ".gpkg")
@@ -56,8 +57,8 @@ def write_node_table(table: pd.DataFrame, path: str | Path, graph: Graph, *, lin
     graph : Graph
         The graph.
     lines : bool
-        Whether GeoJSON has a line per edge, rather than a point per node; see `edge_table`. A GeoPackage has a layer of
-        each, "edges" and "nodes".
+        Whether GeoJSON has a line per edge, rather than a point (or the area) per node; see `edge_table`. A
+        GeoPackage has a layer of each, "edges" and "nodes".
     """
     suffix = check_output(path, graph)
     named = table.copy()
@@ -68,7 +69,7 @@ def write_node_table(table: pd.DataFrame, path: str | Path, graph: Graph, *, lin
         if suffix == ".parquet":
             named.to_parquet(temporary, index=False)
         elif suffix == ".geojson":
-            shapes = _lines(graph) if lines else _points(graph, index)
+            shapes = _lines(graph) if lines else node_shapes(graph, index)
             with temporary.open("w", encoding="utf-8") as file:
                 _write_features(edge_table(table, graph) if lines else named, shapes, file)
         elif suffix == ".gpkg":
@@ -117,10 +118,15 @@ def edge_table(table: pd.DataFrame, graph: Graph) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def _points(graph: Graph, names: Any = None) -> list[dict[str, Any]]:
+def node_shapes(graph: Graph, names: Any = None) -> list[dict[str, Any]]:
+    """GeoJSON geometries of some nodes: their areas where the graph has them, else points."""
     assert graph.positions is not None
-    places = graph.positions[graph.locate(names), :3].tolist()
-    return [{"type": "Point", "coordinates": place} for place in places]
+    chosen = graph.locate(names)
+    areas = graph.areas or [[]] * graph.n_nodes
+    return [
+        area_geometry(areas[k]) if areas[k] else {"type": "Point", "coordinates": graph.positions[k, :3].tolist()}
+        for k in chosen
+    ]
 
 
 def _lines(graph: Graph) -> list[dict[str, Any]]:
@@ -141,7 +147,7 @@ def _write_geopackage(nodes: pd.DataFrame, edges: pd.DataFrame, graph: Graph, pa
 def _write_layers(
     path: Path, nodes: pd.DataFrame, edges: pd.DataFrame, graph: Graph, geopandas: Any, shapes: Any, system: str | None
 ) -> None:
-    for layer, table, geometry in (("edges", edges, _lines(graph)), ("nodes", nodes, _points(graph))):
+    for layer, table, geometry in (("edges", edges, _lines(graph)), ("nodes", nodes, node_shapes(graph))):
         plain = table.rename(columns=str)
         for column in plain.columns:
             if plain[column].dtype == object:

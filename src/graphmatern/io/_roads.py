@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
     Lines = list[NDArray[np.float64]]
 
-__all__ = ["cut_at_junctions", "end_names_and_places", "line_lengths", "parse_lines", "read_geojson", "read_wkt"]
+__all__ = [
+    "are_areas",
+    "cut_at_junctions",
+    "end_names_and_places",
+    "line_lengths",
+    "lines_of_features",
+    "parse_lines",
+    "read_geojson",
+    "read_wkt",
+]
 
 _EARTH_RADIUS = 6_371_008.8  # metres, the mean of the International Union of Geodesy and Geophysics
 _LARGEST_TEXT = 2 << 30  # bytes
@@ -37,17 +46,8 @@ def _read_text(path: Path, faults: FaultList) -> str:
         raise faults.raise_now("file", "must be text encoded in UTF-8", str(error)[:120], "Save it as UTF-8.") from None
 
 
-def read_geojson(path: Path, faults: FaultList) -> tuple[Lines, pd.DataFrame]:
-    """Read the lines of a GeoJSON file and the table of their properties.
-
-    Every part of a MultiLineString is a line of its own; geometries of other types are left out.
-
-    Returns
-    -------
-    lines : list of ndarray (n_points, 2)
-    properties : DataFrame
-        One row per line; ``id`` is the feature's where it has one.
-    """
+def read_geojson(path: Path, faults: FaultList) -> list[Any]:
+    """Features of a GeoJSON file."""
     text = _read_text(path, faults)
     try:
         content = json.loads(text)
@@ -57,6 +57,26 @@ def read_geojson(path: Path, faults: FaultList) -> tuple[Lines, pd.DataFrame]:
     if not isinstance(features, list):
         received = f"a {type(content).__name__} without features"
         raise faults.raise_now("file", "must be a GeoJSON FeatureCollection", received, "Export it as features.")
+    return features
+
+
+def are_areas(features: list[Any]) -> bool:
+    """Whether most features of a GeoJSON file are polygons."""
+    kinds = [(one.get("geometry") or {}).get("type") for one in features if isinstance(one, dict)]
+    return 2 * sum(kind in ("Polygon", "MultiPolygon") for kind in kinds) > len(features)
+
+
+def lines_of_features(features: list[Any], faults: FaultList) -> tuple[Lines, pd.DataFrame]:
+    """Lines among the features of a GeoJSON file, and the table of their properties.
+
+    Every part of a MultiLineString is a line of its own; geometries of other types are left out.
+
+    Returns
+    -------
+    lines : list of ndarray (n_points, 2)
+    properties : DataFrame
+        One row per line; ``id`` is the feature's where it has one.
+    """
     drawn: list[Any] = []
     rows: list[dict[str, Any]] = []
     others: list[str] = []
@@ -76,7 +96,9 @@ def read_geojson(path: Path, faults: FaultList) -> tuple[Lines, pd.DataFrame]:
             rows.append(row)
     if not drawn:
         received = f"geometries of type {abbreviate(sorted(set(others)))}" if others else "no features"
-        raise faults.raise_now("file", "must hold LineStrings", received, "Give the roads as lines.")
+        raise faults.raise_now(
+            "file", "must hold LineStrings or Polygons", received, "Give roads as lines, or areas as polygons."
+        )
     lines = parse_lines(drawn, faults)
     table = pd.DataFrame(rows, index=range(len(rows)))
     if "id" in table and table["id"].astype(str).duplicated().any():

@@ -64,6 +64,8 @@ class ValueReading:
         Exposures of counts.
     covariates : DataFrame, optional
         Covariates of every node, indexed by node name.
+    trials : ndarray, shape (n,), optional
+        Trials of which values are successes.
     """
 
     graph: Graph
@@ -74,6 +76,7 @@ class ValueReading:
     notes: list[str] = field(default_factory=list)
     exposure: NDArray[np.float64] | None = None
     covariates: pd.DataFrame | None = None
+    trials: NDArray[np.float64] | None = None
 
     @property
     def is_numeric(self) -> bool:
@@ -122,9 +125,10 @@ def read_values(
     noise = wanted_column(table, columns.noise, "noise-std", faults)
     node = wanted_column(table, columns.node, "node", faults)
     exposure = wanted_column(table, columns.exposure, "exposure", faults)
+    trials = wanted_column(table, columns.trials, "trials", faults)
     covariates = [wanted_column(table, name, "covariate", faults) for name in columns.covariates]
     faults.raise_if_any()
-    named = [column for column in (value, noise, exposure, *covariates) if column is not None]
+    named = [column for column in (value, noise, exposure, trials, *covariates) if column is not None]
     points = None if node is not None else point_columns(table, _roads(graph), columns, named, faults)
     if points is not None:
         graph, codes, note = _on_edges(table, graph, points, faults)
@@ -149,6 +153,7 @@ def read_values(
     found = _values(table[value], texts, faults)
     beside = AreaColumns(table, codes, graph, faults, str(node))
     exposures = beside.exposures(exposure, found, counts=counts, value=str(value))
+    attempts = beside.trials(trials, found, value=str(value))
     known = beside.covariates(covariates)
     faults.raise_if_any()
     if found.dtype == np.float64 and uses_decimal_commas(table[value]):
@@ -165,8 +170,8 @@ def read_values(
         needed = table[noise].astype(object).where(observed, 1)
         errors = read_numbers(needed, rule, faults, remedy="Correct these cells.", minimum=0.0, above=True)[observed]
         faults.raise_if_any()
-    people = None if exposures is None else exposures[observed]
-    return ValueReading(graph, codes[observed], found[observed], errors, str(value), notes, people, known)
+    people, tried = (None if one is None else one[observed] for one in (exposures, attempts))
+    return ValueReading(graph, codes[observed], found[observed], errors, str(value), notes, people, known, tried)
 
 
 def _at_nodes(
@@ -206,8 +211,8 @@ def _on_nearest(
     codes = bigger.locate(report["node"].tolist())[number]
     moved = report["moved"]
     unit = " m" if graph.is_geographic else ""
-    words = f"{len(spots):,} places from {str(pair[0])!r} and {str(pair[1])!r} brought to the nearest edge"
-    words += f" (moved {moved.median():.3g}{unit} in the middle, {moved.max():.3g}{unit} at most: {moved.idxmax()})"
+    words = f"{len(spots):,} places from {str(pair[0])!r} and {str(pair[1])!r} moved to the nearest edge"
+    words += f" (median distance {moved.median():.3g}{unit}, {moved.max():.3g}{unit} at most: {moved.idxmax()})"
     return bigger, codes, words
 
 

@@ -231,6 +231,7 @@ def _graph_parts(graph: Graph) -> dict[str, Any]:
         "masses": parts.masses,
         "parallel": parts.parallel,
         "rows": None,
+        "areas": None if parts.areas is None else _area_parts(parts.areas),
     }
     if parts.rows is not None:
         rows = parts.rows
@@ -262,6 +263,21 @@ def _lines_from(parts: Any) -> list[NDArray[np.float64] | None]:
     return [None if count < 0 else line for count, line in zip(counts, lines, strict=True)]
 
 
+def _area_parts(areas: list[list[NDArray[np.float64]]]) -> list[Any]:
+    """All outlines as lines, and how many each node has."""
+    return [*_line_parts([ring for rings in areas for ring in rings]), np.array([len(rings) for rings in areas])]
+
+
+def _areas_from(parts: Any, n_nodes: int) -> list[list[NDArray[np.float64]]]:
+    points, lengths, counts = parts
+    rings = _lines_from([points, lengths])
+    fits = len(counts) == n_nodes and counts.min() >= 0 and counts.sum() == len(rings)
+    if not fits or any(ring is None or len(ring) < 3 for ring in rings) or not np.isfinite(points).all():
+        raise ModelFileError("the model file's areas do not fit together")
+    ends = np.cumsum(counts)
+    return [rings[end - count : end] for end, count in zip(ends, counts, strict=True)]  # type: ignore[misc]
+
+
 def _graph_from(stored: Any) -> Graph:
     data, indices, indptr = (np.asarray(array) for array in stored["weights"])
     n = len(indptr) - 1
@@ -273,7 +289,8 @@ def _graph_from(stored: Any) -> Graph:
     rows = None if stored["rows"] is None else _rows_from(stored["rows"], n)
     if stored["parallel"] not in PARALLEL_RULES:
         raise ModelFileError(f"the model file names the unknown rule {stored['parallel']!r:.60} for parallel edges")
-    whole = GraphParts(parts.weights, parts.names, rows, parts.positions, parts.masses, stored["parallel"])
+    areas = None if stored.get("areas") is None else _areas_from(stored["areas"], n)
+    whole = GraphParts(parts.weights, parts.names, rows, parts.positions, parts.masses, stored["parallel"], areas)
     return Graph._from_parts(checked(whole))
 
 

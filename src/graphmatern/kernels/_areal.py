@@ -1,4 +1,4 @@
-"""Kernels of areas that border on each other, as the literature on disease mapping knows them."""
+"""Kernels of areas that border on each other, as used in disease mapping."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ArealKernel(SpectralKernel):
 
     @property
     def requires_plain(self) -> bool:
-        """True: the literature knows no other Laplacian."""
+        """True: these models are defined on the plain Laplacian."""
         return True
 
     def choose_laplacian(self, graph: Graph, normalized: bool | None) -> bool:
@@ -49,7 +49,7 @@ class ArealKernel(SpectralKernel):
 
 
 class _Intrinsic(ArealKernel):
-    """A kernel whose functions have no level of their own in each component: Ψ knows 1/λ, but not of λ = 0."""
+    """A kernel with an intrinsic part, scaled component by component, in which 1/λ counts as 0 for λ = 0."""
 
     @property
     def intrinsic(self) -> bool:

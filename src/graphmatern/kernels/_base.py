@@ -37,7 +37,7 @@ class Kernel(torch.nn.Module, ABC):
 
     @property
     def intrinsic(self) -> bool:
-        """Whether the kernel is scaled component by component, so that it is no function of the Laplacian alone."""
+        """Whether the kernel is scaled component by component, so that it is not a function of the Laplacian alone."""
         return False
 
     @property

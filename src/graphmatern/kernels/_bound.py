@@ -158,7 +158,7 @@ class BoundKernel:
             return (normal * self.weights().sqrt()) @ self.basis(nodes).T
 
     def range(self, *, n_sources: int = 100, n_classes: int = 30, random_state: int | None = 0) -> CorrelationRange:
-        """Correlation against distance along the graph, so that a lengthscale means something.
+        """Correlation against distance along the graph, to show what a lengthscale means.
 
         Parameters
         ----------

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from graphmatern._validation import FaultList
 
+    Near = tuple[torch.Tensor, torch.Tensor]
+
 __all__ = ["Expectation", "Likelihood", "gauss_hermite", "smallest_variance"]
 
 entries_at_once = 2**22  # of the largest array an expectation forms
@@ -198,22 +200,44 @@ class Likelihood(Parameterized, ABC):
         return self._with_derivatives(self.expected_log_prob, y, mean, variance)
 
     def marginal_log_power(
-        self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, power: float
+        self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, power: float, near: Near | None = None
     ) -> torch.Tensor:
-        """Log E p(y | f)^power, by quadrature over one latent process; shapes as in `predictive_log_prob`."""
-        log_weights = torch.log(self._weights)[:, None]
-        return torch.logsumexp(log_weights + power * self.log_prob(y, self._quadrature(mean, variance)), dim=0)
+        """Log E p(y | f)^power, by quadrature over one latent process; shapes as in `predictive_log_prob`.
 
-    def marginal(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, power: float) -> Expectation:
-        """Log E p(y | f)^power and its derivatives; shapes as in `expectation`."""
-        return self._with_derivatives(partial(self.marginal_log_power, power=power), y, mean, variance)
+        Parameters
+        ----------
+        y : Tensor, shape (n,)
+            Observations.
+        mean, variance : Tensor, shape (1, n)
+            Of the latent process.
+        power : float
+            Of the likelihood.
+        near : pair of Tensor, shape (1, n), optional
+            Mean and variance of a distribution close to p(y | f)^power N(f; mean, variance), around which the nodes of
+            the quadrature are placed: few are near the observation where the process by itself varies a lot.
+        """
+        log_weights = torch.log(self._weights)[:, None]
+        if near is None:
+            return torch.logsumexp(log_weights + power * self.log_prob(y, self._quadrature(mean, variance)), dim=0)
+        centre, width = near[0], near[1].clamp_min(smallest_variance).sqrt()
+        f = centre + width * self._nodes[:, None, None]
+        own = variance.clamp_min(smallest_variance)
+        ratio = 0.5 * self._nodes[:, None] ** 2 + (torch.log(width / own.sqrt()) - 0.5 * (f - mean) ** 2 / own)[:, 0]
+        return torch.logsumexp(log_weights + ratio + power * self.log_prob(y, f), dim=0)
+
+    def marginal(
+        self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, power: float, near: Near | None = None
+    ) -> Expectation:
+        """Log E p(y | f)^power and its derivatives; shapes as in `expectation`, ``near`` as in `marginal_log_power`."""
+        return self._with_derivatives(partial(self.marginal_log_power, power=power), y, mean, variance, near)
 
     def _with_derivatives(
         self,
-        function: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
+        function: Callable[..., torch.Tensor],
         y: torch.Tensor,
         mean: torch.Tensor,
         variance: torch.Tensor,
+        near: Near | None = None,
     ) -> Expectation:
         """Values and derivatives of a function of y, mean and variance, a block of observations at a time."""
         size = max(1, entries_at_once // self._entries_per_observation())
@@ -222,7 +246,7 @@ class Likelihood(Parameterized, ABC):
             part = slice(start, start + size)
             m, v = (x[:, part].detach().clone().requires_grad_() for x in (mean, variance))
             with torch.enable_grad():
-                value = function(y[part], m, v)
+                value = function(y[part], m, v, **({} if near is None else {"near": tuple(x[:, part] for x in near)}))
                 derivatives = torch.autograd.grad(value.sum(), (m, v))
             blocks.append((value.detach(), *derivatives))
         values, in_mean, in_variance = (torch.cat(parts, dim=-1) for parts in zip(*blocks, strict=True))

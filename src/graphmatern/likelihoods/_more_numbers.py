@@ -28,12 +28,12 @@ _FLOOR = 1e-300
 
 
 class ZeroInflatedPoisson(Counts):
-    """Counts of which some are zero for reasons of their own: 0 with probability `zeros`, else Poisson's of rate e^f.
+    """Counts with excess zeros: 0 with probability `zeros`, otherwise Poisson with rate e^f.
 
     Parameters
     ----------
     zeros : float
-        Share of zeros that say nothing of the rate, in [0, 1).
+        Share of excess zeros, in [0, 1).
     fixed : iterable of str
         ``("zeros",)`` holds it.
 

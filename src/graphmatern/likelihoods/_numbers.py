@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern._validation import FaultList
+    from graphmatern.likelihoods._base import Near
 
     Floats = NDArray[np.float64]
 
@@ -160,9 +161,10 @@ class Gaussian(Numeric):
         return mean[0], variance[0] + self.noise
 
     def marginal_log_power(
-        self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, power: float
+        self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, power: float, near: Near | None = None
     ) -> torch.Tensor:
         """In closed form; see `Likelihood.marginal_log_power`."""
+        del near
         noise = self.noise / power
         constant = 0.5 * torch.log(noise) - 0.5 * power * (_LOG_TWO_PI + torch.log(self.noise))
         spread = variance[0] + noise
@@ -225,7 +227,7 @@ class StudentT(Numeric):
         return _LARGEST_GRID
 
     def marginal_log_power(
-        self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, power: float
+        self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, power: float, near: Near | None = None
     ) -> torch.Tensor:
         """As a mixture over the precision of the noise; see `Likelihood.marginal_log_power`.
 
@@ -233,6 +235,7 @@ class StudentT(Numeric):
         N(0, scale² / w), so f is integrated out in closed form, and the integral over log w is smooth, however narrow
         the noise is beside f and however far off y lies.
         """
+        del near
         if power == 1.0:
             return _t_and_gaussian(y - mean[0], variance[0], self.scale**2, self.df)
         df = power * (self.df + 1.0) - 1.0

@@ -1,4 +1,4 @@
-"""How good predictions with uncertainty are, against values that were held back.
+"""Scores of predictions with uncertainty, against held-out values.
 
 Functions of numbers drop cells whose true value is NaN (not observed) and average over the rest.
 """

@@ -37,7 +37,7 @@ def _label_codes(y: Sequence[Any], classes: Sequence[Any], shape: tuple[int, ...
 
 
 def accuracy(y: Sequence[Any], predicted: Sequence[Any]) -> float:
-    """Share of labels that were predicted.
+    """Share of labels predicted correctly.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ def r2(y: ArrayLike, mean: ArrayLike) -> float:
     Returns
     -------
     float
-        NaN where all values are equal and not predicted exactly: no share can be named.
+        NaN where all values are equal and not predicted exactly: the share is undefined.
 
     Examples
     --------

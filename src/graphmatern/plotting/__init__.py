@@ -9,12 +9,13 @@ from graphmatern.plotting._fields import (
     plot_field,
     plot_graph,
     plot_kernel,
+    plot_risk,
     plot_variance,
 )
 from graphmatern.plotting._layout import Layout, find_layout, map_scale
 from graphmatern.plotting._parameters import plot_hyperparameters, plot_pit
 from graphmatern.plotting._placement import plot_placement
-from graphmatern.plotting._predictions import CLASS_COLOURS, plot_classes, plot_prediction
+from graphmatern.plotting._predictions import CLASS_COLOURS, plot_classes, plot_prediction, two_axes
 from graphmatern.plotting._series import plot_series
 
 __all__ = [
@@ -36,7 +37,9 @@ __all__ = [
     "plot_placement",
     "plot_prediction",
     "plot_range",
+    "plot_risk",
     "plot_series",
     "plot_spectrum",
     "plot_variance",
+    "two_axes",
 ]

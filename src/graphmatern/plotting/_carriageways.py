@@ -32,7 +32,7 @@ def carriageway_shifts(graph: Graph) -> Floats | None:
     -------
     ndarray, shape (n_rows, 2), optional
         Unit vectors at right angles to the edges, as seen on the map, pointing away from the other carriageway; 0 for
-        an edge that runs alone. None where no edge has company, or the graph is no map.
+        an edge that runs alone. None if there are no such edges, or the graph is not a map.
     """
     return graph.cached("carriageways", lambda: _find_shifts(graph))
 

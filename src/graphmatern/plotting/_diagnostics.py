@@ -106,7 +106,7 @@ def plot_spectrum(bound: BoundKernel, ax: Axes | None = None, *, label: str | No
         label = f"{bound.kernel!r}\n99 % of the variance in {count:,} of {len(values):,} eigenpairs"
     first = not ax.lines
     marker = "o" if len(values) <= 50 else None
-    seen = np.where(weights < weights.max() * 1e-8, np.nan, weights)  # the rest of a diffusion kernel is no variance
+    seen = np.where(weights < weights.max() * 1e-8, np.nan, weights)  # the rest of a diffusion kernel is rounding
     ax.plot(values, seen, linewidth=2, marker=marker, markersize=4, label=label)
     if first:
         shown = values[np.unique(np.linspace(0, len(values) - 1, 400).astype(int))]

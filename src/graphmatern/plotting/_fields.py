@@ -8,6 +8,7 @@ import numpy as np
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import InputError
+from graphmatern.plotting._areas import draw_areas, risk_scale
 from graphmatern.plotting._carriageways import carriageway_shifts
 from graphmatern.plotting._layout import DEGREE, Layout, find_layout, map_scale
 
@@ -34,6 +35,7 @@ __all__ = [
     "plot_field",
     "plot_graph",
     "plot_kernel",
+    "plot_risk",
     "plot_variance",
 ]
 
@@ -136,7 +138,7 @@ def _draw_apart(ax: Axes, graph: Graph, lines: LineCollection, order: NDArray[np
 
 
 def draw_map(ax: Axes, graph: Graph, values: Floats | None, *, node_scale: float = 1.0, **style: Any) -> PathCollection:
-    """Draw edges and nodes without a frame; return the nodes.
+    """Draw edges and nodes, or the areas of the nodes where these are known, without a frame; return nodes or areas.
 
     Parameters
     ----------
@@ -145,12 +147,30 @@ def draw_map(ax: Axes, graph: Graph, values: Floats | None, *, node_scale: float
     graph : Graph
         The graph.
     values : ndarray, shape (n_nodes,), optional
-        What the colours say. On a map an edge has the mean of its ends; where places are made up, edges are grey.
+        What the colours say. On a map an edge has the mean of its ends; with a computed layout, edges are grey.
     node_scale : float
         Factor of the size of the nodes.
     **style
         Colour map and norm.
     """
+    if graph.areas is not None:
+        shapes = draw_areas(ax, graph, values, **style)
+        _finish_map(ax, graph)
+        return shapes
+    return _draw_nodes(ax, graph, values, node_scale, style)
+
+
+def _finish_map(ax: Axes, graph: Graph) -> None:
+    """Equal distances look equal, there is no frame, and a bar gives the scale where it is known."""
+    layout = find_layout(graph)
+    ax.set_aspect(layout.aspect)
+    ax.set_axis_off()
+    _add_scale_bar(ax, graph, layout)
+
+
+def _draw_nodes(
+    ax: Axes, graph: Graph, values: Floats | None, node_scale: float, style: dict[str, Any]
+) -> PathCollection:
     layout, rows = find_layout(graph), graph._rows
     front = np.arange(graph.n_nodes) if layout.depth is None else np.argsort(layout.depth)
     order = np.arange(len(rows))
@@ -170,12 +190,10 @@ def draw_map(ax: Axes, graph: Graph, values: Floats | None, *, node_scale: float
     x, y = layout.places[front].T
     nodes = ax.scatter(x, y, s=size, linewidths=0, zorder=2, rasterized=graph.n_nodes > _MANY, **fixed)
     ax.autoscale_view()
-    ax.set_aspect(layout.aspect)
-    ax.set_axis_off()
     if not layout.is_map and graph.n_nodes > 1:
         said = "no positions known:\nneighbours lie near each other"  # in two lines: panels may be narrow
         ax.text(1.0, -0.01, said, transform=ax.transAxes, ha="right", va="top", color="0.45", fontsize="small")
-    _add_scale_bar(ax, graph, layout)
+    _finish_map(ax, graph)
     return nodes
 
 
@@ -210,9 +228,13 @@ def _add_scale_bar(ax: Axes, graph: Graph, layout: Layout) -> None:
 def mark_nodes(ax: Axes, graph: Graph, nodes: Any, marker: str = "o", label: str = "observed") -> None:
     """Mark some nodes of a map, by name: with rings, which a legend explains, or with crosses.
 
-    Rings shrink with their number, so that the field between them is seen.
+    Rings shrink with their number, so that the field between them is seen; on a map of areas that are all to be marked
+    they say nothing, and are left out.
     """
-    places = find_layout(graph).places[graph.locate(nodes)]
+    chosen = graph.locate(nodes)
+    if graph.areas is not None and len(np.unique(chosen)) == graph.n_nodes:
+        return
+    places = find_layout(graph).places[chosen]
     count = max(len(places), 1)
     size = float(np.clip(1_800 / count, 1.5, 26.0))
     x, y = places.T
@@ -236,7 +258,8 @@ def plot_graph(graph: Graph, ax: Axes | None = None) -> Axes:
     ----------
     graph : Graph
         The graph. Positions in three dimensions are seen from above and to the side. Without positions, or with more
-        dimensions, it is laid out so that distances along edges are kept as far as the plane allows.
+        dimensions, it is laid out so that distances along edges are kept as far as the plane allows. Areas of the
+        nodes are drawn beneath the edges between them.
     ax : Axes, optional
         Where to draw; a new figure by default.
 
@@ -250,7 +273,9 @@ def plot_graph(graph: Graph, ax: Axes | None = None) -> Axes:
     >>> ax = gm.plotting.plot_graph(gm.make_roads(50))
     """
     ax = new_axes(ax)
-    draw_map(ax, graph, None, node_scale=0.5).set_color("0.4")
+    if graph.areas is not None:
+        draw_areas(ax, graph, None)
+    _draw_nodes(ax, graph, None, 0.5, {}).set_color("0.4")
     return ax
 
 
@@ -270,7 +295,8 @@ def plot_field(
     Parameters
     ----------
     graph : Graph
-        The graph; see `plot_graph` for where its nodes are drawn.
+        The graph; see `plot_graph` for where its nodes are drawn. Where it has areas (`Graph.from_polygons`,
+        `Graph.with_areas`) these are coloured instead.
     values : array_like, tensor, Series or mapping, shape (n_nodes,)
         The function, in node order or by node name. Where it is NaN or missing, the map is grey.
     ax : Axes, optional
@@ -289,7 +315,7 @@ def plot_field(
     Returns
     -------
     Axes
-        A bar gives the scale where it is known; a map whose places are made up says so.
+        A bar gives the scale where it is known; a map with a computed layout says so.
 
     Examples
     --------
@@ -297,26 +323,94 @@ def plot_field(
     >>> city = gm.make_roads(50)
     >>> ax = gm.plotting.plot_field(city, city.degrees, label="degree", marked=city.nodes[:3])
     """
+    from matplotlib.colors import Normalize
+
+    numbers = _one_each(graph, values, "values")
+    find_colours(cmap)  # refused before a figure is made
+    ax = new_axes(ax)
+    known = numbers[np.isfinite(numbers)]
+    low, high = limits or ((known.min(), known.max()) if len(known) else (0.0, 1.0))
+    _draw_coloured(ax, graph, numbers, Normalize(low, high), cmap, label)
+    if marked is not None:
+        mark_nodes(ax, graph, marked)
+    if title:
+        ax.set_title(title)
+    return ax
+
+
+def plot_risk(
+    graph: Graph,
+    risk: ArrayLike,
+    ax: Axes | None = None,
+    *,
+    label: str = "relative risk",
+    largest: float | None = None,
+    title: str = "",
+    cmap: str | Colormap = "RdBu_r",
+) -> Axes:
+    """Draw relative risks as colours on a logarithmic scale around 1: twice and half the risk are equally strong.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph. Its areas are coloured where it has them (`Graph.from_polygons`, `Graph.with_areas`), else its nodes.
+    risk : array_like, tensor, Series or mapping, shape (n_nodes,)
+        Relative risks, in node order or by node name, such as the means of `GraphGPRegressor.risk_table`. Where they
+        are NaN or missing, the map is grey.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+    label : str
+        Text at the colour bar.
+    largest : float, optional
+        Risk at the upper end of the colour bar; its inverse is at the lower end. By default 98 % of the risks lie
+        between, and arrows show that others lie beyond.
+    title : str
+        What the map shows, and when.
+    cmap : str or Colormap
+        Diverging colour map.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import graphmatern as gm, shapely
+    >>> graph = gm.Graph.from_polygons([shapely.box(k, 0, k + 1, 1) for k in range(3)])
+    >>> ax = gm.plotting.plot_risk(graph, [0.5, 1.0, 2.0])
+    """
+    numbers = _one_each(graph, risk, "risk")
+    if (numbers < 0.0).any():
+        faults = FaultList("nothing was drawn", InputError)
+        received = f"{int((numbers < 0.0).sum())} negative ones"
+        raise faults.raise_now("risk", "must be at least 0", received, "Give risks, not their logarithms.")
+    norm, ticks = risk_scale(numbers, largest)
+    ax = new_axes(ax)
+    bar = _draw_coloured(ax, graph, np.where(numbers == 0.0, 1e-300, numbers), norm, cmap, label)
+    bar.set_ticks(list(ticks), labels=[f"{tick:.2g}" for tick in ticks])
+    bar.minorticks_off()
+    if title:
+        ax.set_title(title)
+    return ax
+
+
+def _one_each(graph: Graph, values: ArrayLike, argument: str) -> Floats:
+    """Values in node order, one for each node."""
     numbers = graph.arrange(values, missing=True)
     if numbers.ndim != 1:
         faults = FaultList("nothing was drawn", InputError)
         rule = f"must have shape ({graph.n_nodes},)"
-        raise faults.raise_now("values", rule, f"shape {numbers.shape}", "One value per node.")
-    from matplotlib.colors import Normalize
+        raise faults.raise_now(argument, rule, f"shape {numbers.shape}", "One value per node.")
+    return numbers
 
+
+def _draw_coloured(ax: Axes, graph: Graph, numbers: Floats, norm: Any, cmap: str | Colormap, label: str) -> Colorbar:
+    """Draw a map and its colour bar, with arrows where numbers lie beyond its ends."""
     colours = find_colours(cmap).with_extremes(bad=_EDGE_COLOUR)
-    ax = new_axes(ax)
     known = numbers[np.isfinite(numbers)]
-    low, high = limits or ((known.min(), known.max()) if len(known) else (0.0, 1.0))
-    beyond = (bool((known < low).any()), bool((known > high).any()))
+    beyond = (bool((known < norm.vmin).any()), bool((known > norm.vmax).any()))
     extend = {(True, True): "both", (True, False): "min", (False, True): "max"}.get(beyond, "neither")
-    nodes = draw_map(ax, graph, numbers, cmap=colours, norm=Normalize(low, high))
-    if marked is not None:
-        mark_nodes(ax, graph, marked)
-    add_colorbar(ax, nodes, label, extend)
-    if title:
-        ax.set_title(title)
-    return ax
+    return add_colorbar(ax, draw_map(ax, graph, numbers, cmap=colours, norm=norm), label, extend)
 
 
 def plot_kernel(bound: BoundKernel, node: Any, ax: Axes | None = None) -> Axes:

@@ -9,6 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial import cKDTree
 
+from graphmatern.graph import centres_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -34,7 +36,7 @@ class Layout:
     places : ndarray, shape (n_nodes, 2)
         Coordinates.
     is_map : bool
-        Whether these are the graph's own positions, rather than made up.
+        Whether these are the graph's own positions, rather than a computed layout.
     depth : ndarray, shape (n_nodes,), optional
         How near the viewer a node is, where positions have three dimensions.
     """
@@ -58,7 +60,7 @@ class Layout:
 
     @property
     def note(self) -> str:
-        """What must be said about places that are not positions."""
+        """A note about places that are not the graph's own positions."""
         if self.is_map:
             return "" if self.depth is None else "Seen from above and to the side."
         return "The graph has no positions: nodes are placed so that neighbours are near each other."
@@ -75,7 +77,7 @@ def find_layout(graph: Graph) -> Layout:
 
 
 def map_scale(graph: Graph) -> float | None:
-    """How long one unit of the coordinates is, in the unit of the edges' lengths; None where it cannot be told.
+    """How long one unit of the coordinates is, in the unit of the edges' lengths; None if it is unknown.
 
     The straightest edges are as long as their ends are apart, up to a power of ten between the two units.
     """
@@ -93,6 +95,9 @@ def map_scale(graph: Graph) -> float | None:
 
 def _find_layout(graph: Graph) -> Layout:
     positions = graph.positions if graph.positions is not None else _ends_of_geometry(graph)
+    if graph.areas is not None and (positions is None or positions.shape[1] != 2):
+        centres = centres_of(graph.areas)  # those without an area are not drawn: anywhere will do
+        return Layout(np.where(np.isnan(centres), np.nanmean(centres, axis=0), centres), is_map=True)
     if positions is not None and positions.shape[1] == 1:
         return Layout(np.column_stack([positions[:, 0], np.zeros(graph.n_nodes)]), is_map=True)
     if positions is not None and positions.shape[1] == 2:

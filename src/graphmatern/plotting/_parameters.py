@@ -1,4 +1,4 @@
-"""What is known of parameters, and whether predictions are calibrated."""
+"""What is known about parameters, and whether predictions are calibrated."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def plot_hyperparameters(
     Parameters
     ----------
     values : mapping of str to array_like, each of shape (n,)
-        Positive values of each parameter, at points that stand for what is known of all of them.
+        Positive values of each parameter, at points that represent their joint distribution.
     weights : array_like, shape (n,), optional
         Of these points; equal by default.
     axes : ndarray of Axes, shape (d, d), optional
@@ -123,8 +123,8 @@ def plot_pit(pit: ArrayLike, ax: Axes | None = None, *, n_bins: int = 10, label:
     Returns
     -------
     Axes
-        A hump in the middle means that predictions are not sure enough, horns at both ends that they are too sure. The
-        grey band holds a bar of an ideal model with probability 95 %, were the values independent of each other.
+        A hump in the middle means that predictions are underconfident, peaks at both ends that they are overconfident.
+        The grey band holds a bar of an ideal model with probability 95 %, were the values independent of each other.
 
     Examples
     --------

@@ -117,5 +117,5 @@ def _draw_curve(ax: Axes, table: pd.DataFrame) -> None:
         ax.plot(order, table["score"].to_numpy(), color=_COLOUR, linewidth=2, marker="o", markersize=4)
         ax.set(ylabel="score, given those before", xlabel="labels")
     ax.set_ylim(bottom=0)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no half sensor
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))  # sensors are whole
     ax.spines[["top", "right"]].set_visible(False)

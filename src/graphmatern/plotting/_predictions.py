@@ -1,4 +1,4 @@
-"""Predictions on a map, with their uncertainty beside them."""
+"""Predictions on a map, next to their uncertainty."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from graphmatern.graph import Graph
 
-__all__ = ["CLASS_COLOURS", "plot_classes", "plot_prediction"]
+__all__ = ["CLASS_COLOURS", "plot_classes", "plot_prediction", "two_axes"]
 
 # Paul Tol's "muted" scheme, which readers with any kind of colour vision can tell apart.
 CLASS_COLOURS = (
@@ -45,6 +45,12 @@ def _chosen_axes(axes: Sequence[Axes] | None, ax: Axes | None) -> NDArray[Any]:
         single = np.empty(1, dtype=object)
         single[0] = ax
         return single
+    return two_axes(axes)
+
+
+def two_axes(axes: Sequence[Axes] | None) -> NDArray[Any]:
+    """Where to draw two maps: side by side in a new figure by default."""
+    faults = FaultList("nothing was drawn", InputError)
     if axes is None:
         import matplotlib.pyplot as plt
 
@@ -71,7 +77,7 @@ def plot_prediction(
     limits: tuple[float, float] | None = None,
     marked: Any = None,
 ) -> NDArray[Any]:
-    """Draw predictions and, beside them, how uncertain they are: the paler, the less is known.
+    """Draw predictions and, next to them, how uncertain they are: the paler, the less certain.
 
     Parameters
     ----------
@@ -133,7 +139,7 @@ def plot_classes(
     cmap: str | Colormap | None = None,
     marked: Any = None,
 ) -> NDArray[Any]:
-    """Draw the most probable class of every node and, beside it, how uncertain that is.
+    """Draw the most probable class of every node and, next to it, how uncertain that is.
 
     Parameters
     ----------

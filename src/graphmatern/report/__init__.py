@@ -1,6 +1,5 @@
 """The interactive page: one HTML file that needs no server and no network."""
 
-from graphmatern.report._areas import read_area_file, read_areas
 from graphmatern.report._checks import class_checks, number_checks, range_check
 from graphmatern.report._content import Content, Layer, counted, decimals_for, number, percent
 from graphmatern.report._page import write_page
@@ -15,7 +14,5 @@ __all__ = [
     "number_checks",
     "percent",
     "range_check",
-    "read_area_file",
-    "read_areas",
     "write_page",
 ]

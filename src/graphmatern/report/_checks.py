@@ -55,17 +55,17 @@ def number_checks(pit: ArrayLike, level: float = 0.95) -> dict[str, Any]:
         f"{percent(level)} intervals. "
     )
     if hit < least:
-        words += "That is less than it should be: trust the intervals less than they claim."
+        words += "That is less than it should be: the intervals are too narrow."
     elif hit > most:
-        words += "That is more than it should be: the intervals are wider than they need be."
+        words += "That is more than it should be: the intervals are wider than necessary."
     else:
-        words += "That is as it should be: the intervals can be taken at their word."
+        words += "That is as it should be: the intervals can be trusted."
     counts = np.histogram(shares, _BINS, (0.0, 1.0))[0]
     low_count, high_count = (float(binom.ppf(q, n, 1.0 / _BINS)) for q in (0.025, 0.975))
     return {
         "calibration": {
-            "title": "Intervals hold what they promise",
-            "words": "The line should follow the dashed one; the grey band is where chance alone may take it.",
+            "title": "Intervals cover what they claim",
+            "words": "The line should follow the dashed one; the grey band is what chance alone explains.",
             "x": "probability of the interval",
             "y": "share of values inside",
             "level": _rounded(levels),
@@ -74,8 +74,8 @@ def number_checks(pit: ArrayLike, level: float = 0.95) -> dict[str, Any]:
             "high": _rounded(high),
         },
         "pit": {
-            "title": "Values fall anywhere in their predictions",
-            "words": "Flat is good. A hump means too cautious, horns at both ends too sure, a slope off to one side.",
+            "title": "Values are spread evenly over their predictions",
+            "words": "Flat is good. A hump means overcautious, peaks at both ends overconfident, a slope biased.",
             "counts": counts.tolist(),
             "low": low_count,
             "high": high_count,
@@ -116,7 +116,7 @@ def class_checks(codes: ArrayLike, shares: ArrayLike) -> dict[str, Any]:
     return {
         "calibration": {
             "title": "Probabilities mean what they say",
-            "words": "The line should follow the dashed one; the grey band is where chance alone may take it.",
+            "words": "The line should follow the dashed one; the grey band is what chance alone explains.",
             "x": "probability of the predicted class",
             "y": "share of predictions that are right",
             "level": _rounded(confidence),

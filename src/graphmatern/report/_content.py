@@ -102,8 +102,6 @@ class Content:
         As `number_checks`, `class_checks` and `range_check` return them, and a verdict in words.
     warnings : list of str
         What to be careful about.
-    areas : list, optional
-        Outlines by node; see `read_areas`.
     notes : str
         Said below the map.
     """
@@ -126,7 +124,6 @@ class Content:
     parameters: list[dict[str, str]] = field(default_factory=list)
     checks: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    areas: list[list[Floats]] | None = None
     notes: str = ""
 
 

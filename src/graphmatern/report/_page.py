@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphmatern import __version__
+from graphmatern.graph import centres_of
 from graphmatern.io import replacing
 from graphmatern.metrics import half_width
 from graphmatern.plotting import CLASS_COLOURS, carriageway_shifts, find_colours, find_layout, map_scale
-from graphmatern.report._areas import centres_of
 from graphmatern.report._content import decimals_for
 from graphmatern.report._pack import pack_block
 
@@ -91,8 +91,8 @@ def _geometry(content: Content) -> tuple[dict[str, Any], dict[str, NDArray[Any]]
     places, is_map, stretch = layout.places, layout.is_map, layout.aspect
     own = graph.positions is not None and graph.positions.shape[1] == 2
     note = layout.note
-    if content.areas is not None:
-        centres = centres_of(content.areas)
+    if graph.areas is not None:
+        centres = centres_of(graph.areas)
         lost = int(np.isnan(centres[:, 0]).sum())
         note = f"{lost:,} nodes without an area are not on the map." if lost else ""
         places = np.where(np.isnan(centres), np.nanmean(centres, axis=0), centres)
@@ -106,14 +106,14 @@ def _geometry(content: Content) -> tuple[dict[str, Any], dict[str, NDArray[Any]]
     arrays: dict[str, NDArray[Any]] = {"x": x, "y": y}
     rows = graph._rows
     arrays["edges"] = np.column_stack([rows.source, rows.target]).astype(np.uint32)
-    if content.areas is None:
+    if graph.areas is None:
         arrays |= _bends(graph, origin, to_page) if is_map else {}
         shifts = carriageway_shifts(graph)
         if shifts is not None:
             arrays["shift"] = np.round(127 * shifts).astype(np.int8)
     else:
         arrays["edges"] = arrays["edges"][:0]
-        arrays |= _rings(content.areas, origin, to_page)
+        arrays |= _rings(graph.areas, origin, to_page)
     if own:
         arrays["places"] = (places - origin).ravel()
     degrees = stretch != 1.0

@@ -143,10 +143,11 @@ def draw_cora_errors(result: dict[str, Any]) -> Figure:
 
 CAPTIONS = {
     "figure5": "Topics of Cora's papers: truth, prediction of a Matérn process on the citation graph from 140 labelled "
-    "papers (rings), and errors; {accuracy:.1%} of the others are right. Places keep near what is few citations apart.",
-    "figure6": "Topics of the 2,485 papers of Cora's largest component, as they are.",
+    "papers (rings), and errors; {accuracy:.1%} of the others are right. Papers a few citations apart are "
+    "drawn near each other.",
+    "figure6": "True topics of the 2,485 papers of Cora's largest component.",
     "figure7": "Topics predicted by a Matérn process on the citation graph from 140 labelled papers (rings).",
-    "figure8": "Errors of the prediction, {wrong:,} of {hidden:,} papers: they gather where topics meet.",
+    "figure8": "Errors of the prediction, {wrong:,} of {hidden:,} papers: they occur where topics meet.",
 }
 
 

@@ -87,7 +87,7 @@ def _kept(task: Task, folder: Path) -> dict[str, Any] | None:
     """Read a task's result from disk; None where there is none made from the same arguments."""
     try:
         found = json.loads(task.path(folder).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):  # a file that is no JSON was not written by us: done again
+    except (FileNotFoundError, ValueError):  # a file that is not JSON was not written by us: do it again
         return None
     same = isinstance(found, dict) and found.get("identity") == json.loads(json.dumps(task.identity))
     return found if same else None
@@ -168,7 +168,7 @@ def run_tasks(tasks: Sequence[Task], folder: Path, *, processes: int = 2, label:
 def _share_out(
     tasks: Sequence[Task], folder: Path, processes: int, found: dict[str, dict[str, Any] | None], bar: tqdm[Any]
 ) -> None:
-    # Processes are started afresh: threads of numerical libraries do not survive a fork.
+    # Processes are spawned: threads of numerical libraries do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, initializer=_prepare_process) as pool:
         running = {pool.submit(_do, task, folder): task for task in tasks}

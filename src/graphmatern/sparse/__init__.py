@@ -28,7 +28,9 @@ from graphmatern.sparse._pattern import power_nnz
 from graphmatern.sparse._powers import MatrixPolynomial
 from graphmatern.sparse._products import ChebyshevProducts
 from graphmatern.sparse._resources import Cost, available_memory, available_threads, format_bytes
+from graphmatern.sparse._row_blocks import Rows, signs_of
 from graphmatern.sparse._rows import product_seconds
+from graphmatern.sparse._triangles import cubed_diagonal
 
 __all__ = [
     "Analysis",
@@ -40,15 +42,18 @@ __all__ = [
     "Cost",
     "Factor",
     "MatrixPolynomial",
+    "Rows",
     "SelectedInverse",
     "analyze",
     "available_memory",
     "available_threads",
+    "cubed_diagonal",
     "early_cost",
     "format_bytes",
     "least_cost",
     "power_nnz",
     "predict_cost",
     "product_seconds",
+    "signs_of",
     "single_threaded_blas",
 ]

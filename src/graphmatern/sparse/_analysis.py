@@ -143,7 +143,7 @@ class Analysis(Layout):
         structure = Structure(
             start=start,
             height=height,
-            sign=np.ones(len(height), np.int8),
+            sign=np.ones(n, np.int8),
             supernode=supernode,
             row_start=row_start,
             rows=rows,

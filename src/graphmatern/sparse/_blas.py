@@ -31,23 +31,37 @@ if TYPE_CHECKING:
     # Addresses, and memory for integers, reals and letters.
     Blas = tuple[Longs, NDArray[np.int32], NDArray[np.float64], NDArray[np.uint8]]
 
-__all__ = ["addresses", "gemm", "potrf", "potri", "single_threaded_blas", "symm", "syrk", "trsm", "workspace"]
+__all__ = [
+    "addresses",
+    "gemm",
+    "lauum",
+    "potrf",
+    "single_threaded_blas",
+    "symm",
+    "syrk",
+    "trmm",
+    "trsm",
+    "trtri",
+    "workspace",
+]
 
 _ROUTINES = (
     ("cython_lapack", "dpotrf"),
-    ("cython_lapack", "dpotri"),
+    ("cython_lapack", "dtrtri"),
+    ("cython_lapack", "dlauum"),
     ("cython_blas", "dtrsm"),
     ("cython_blas", "dsyrk"),
     ("cython_blas", "dsymm"),
     ("cython_blas", "dgemm"),
+    ("cython_blas", "dtrmm"),
 )
-_POTRF, _POTRI, _TRSM, _SYRK, _SYMM, _GEMM = range(6)
+_POTRF, _TRTRI, _LAUUM, _TRSM, _SYRK, _SYMM, _GEMM, _TRMM = range(8)
 _L, _N, _R, _T = range(4)  # positions of the letters in the workspace
 
 
 @cache
 def addresses() -> NDArray[np.int64]:
-    """Return the addresses of the routines used, as an array (6,)."""
+    """Return the addresses of the routines used, as an array (8,)."""
     import scipy.linalg.cython_blas
     import scipy.linalg.cython_lapack  # noqa: F401
 
@@ -102,14 +116,39 @@ def potrf(blas: Blas, n: int, a: int, lda: int) -> int:
 
 
 @jit
-def potri(blas: Blas, n: int, a: int, lda: int) -> None:
-    """Overwrite the Cholesky factor in the lower triangle of A (n, n) by that of the inverse."""
+def trtri(blas: Blas, n: int, a: int, lda: int) -> None:
+    """Overwrite the lower triangle L of A (n, n) by that of L⁻¹."""
     table, ints, _, letters = blas
     ints[0] = n
     ints[1] = lda
     ints[2] = 0
     i = ints.ctypes.data
-    _call(table[_POTRI], letters.ctypes.data + _L, i, a, i + 4, i + 8)
+    _call(table[_TRTRI], letters.ctypes.data + _L, letters.ctypes.data + _N, i, a, i + 4, i + 8)
+
+
+@jit
+def lauum(blas: Blas, n: int, a: int, lda: int) -> None:
+    """Overwrite the lower triangle L of A (n, n) by that of LᵀL."""
+    table, ints, _, letters = blas
+    ints[0] = n
+    ints[1] = lda
+    ints[2] = 0
+    i = ints.ctypes.data
+    _call(table[_LAUUM], letters.ctypes.data + _L, i, a, i + 4, i + 8)
+
+
+@jit
+def trmm(blas: Blas, m: int, n: int, alpha: float, a: int, lda: int, b: int, ldb: int) -> None:
+    """Overwrite B (m, n) by alpha Aᵀ B; A is lower triangular."""
+    table, ints, reals, letters = blas
+    ints[0] = m
+    ints[1] = n
+    ints[2] = lda
+    ints[3] = ldb
+    reals[0] = alpha
+    i = ints.ctypes.data
+    c = letters.ctypes.data
+    _call(table[_TRMM], c + _L, c + _L, c + _T, c + _N, i, i + 4, reals.ctypes.data, a, i + 8, b, i + 12)
 
 
 @jit

@@ -2,9 +2,8 @@
 
 B = J₀ ⊗ I + J₁ ⊗ A + w wᵀ ⊗ diag(d), for small symmetric J₀, J₁ and a vector w, has p unknowns at each of A's n nodes.
 Its factor has a block wherever that of A has an entry: order of elimination, tree, supernodes and rows are those of A,
-each column being p columns. Within a supernode, all first unknowns come first, then all second ones, and so on; where
-the sign of their pivots changes, a supernode is cut in two, so that each has one sign. Nothing of size p² n is kept
-besides the factor: values are written to the panels straight from those of A.
+each column being p columns. Within a supernode, all first unknowns come first, then all second ones, and so on. Nothing
+of size p² n is kept besides the factor: values are written to the panels straight from those of A.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphmatern.errors import NotPositiveDefiniteError
-from graphmatern.sparse import _symbolic
+from graphmatern.sparse import _block_kernels, _symbolic
 from graphmatern.sparse._analysis import Layout
-from graphmatern.sparse._compile import inline, jit
 from graphmatern.sparse._factor import Factor, SelectedInverse
 from graphmatern.sparse._resources import Cost, check_cost, predicted_seconds
 from graphmatern.sparse._structure import Structure, make_plan
@@ -28,236 +26,10 @@ if TYPE_CHECKING:
 
     from graphmatern.sparse._analysis import Analysis
 
-    Ints = NDArray[np.int32]
     Longs = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
 __all__ = ["BlockAnalysis", "BlockFactor", "BlockInverse"]
-
-
-@jit
-def _segments(tree: Structure) -> tuple[Ints, Ints]:
-    """First row and number of those rows of a supernode that are columns of the same ancestor, for each of them."""
-    first = np.empty(len(tree.rows), np.int32)
-    count = np.empty(len(tree.rows), np.int32)
-    for s in range(len(tree.height)):
-        begin = tree.row_start[s]
-        end = tree.row_start[s + 1]
-        p = begin
-        while p < end:
-            q = p
-            ancestor = tree.supernode[tree.rows[p]]
-            while q < end and tree.supernode[tree.rows[q]] == ancestor:
-                q += 1
-            for k in range(p, q):
-                first[k] = p - begin
-                count[k] = q - p
-            p = q
-    return first, count
-
-
-@inline
-def _expanded_rows(tree: Structure, cuts: Longs, start: Longs, row_start: Longs) -> Ints:
-    """Rows below the columns of each supernode of the block matrix, in ascending order."""
-    size = len(tree.height)
-    groups = len(cuts) - 1
-    p = cuts[groups]
-    rows = np.empty(row_start[size * groups], np.int32)
-    for s in range(size):
-        first = row_start[s * groups + groups - 1]  # the rows below all columns, once
-        free = first
-        q = tree.row_start[s]
-        while q < tree.row_start[s + 1]:
-            ancestor = tree.supernode[tree.rows[q]]
-            begin = tree.start[ancestor]
-            width = tree.start[ancestor + 1] - begin
-            last = q
-            while last < tree.row_start[s + 1] and tree.supernode[tree.rows[last]] == ancestor:
-                last += 1
-            for a in range(p):
-                for r in range(q, last):
-                    rows[free] = p * begin + a * width + tree.rows[r] - begin
-                    free += 1
-            q = last
-        for g in range(groups - 1):
-            k = s * groups + g
-            to = row_start[k]
-            for column in range(start[k + 1], p * tree.start[s + 1]):
-                rows[to] = column
-                to += 1
-            for r in range(first, free):
-                rows[to] = rows[r]
-                to += 1
-    return rows
-
-
-@jit
-def _expanded(tree: Structure, cuts: Longs) -> tuple[Longs, Ints, Ints, Ints, Longs, Ints]:
-    """Supernodes of the block matrix: start, height, parent, supernode of each column, row_start and rows.
-
-    ``cuts`` (n_groups + 1,) says where the sign of the unknowns changes.
-    """
-    size = len(tree.height)
-    groups = len(cuts) - 1
-    p = cuts[groups]
-    n = tree.start[size]
-    start = np.empty(size * groups + 1, np.int64)
-    height = np.empty(size * groups, np.int32)
-    parent = np.full(size * groups, -1, np.int32)
-    supernode = np.empty(n * p, np.int32)
-    row_start = np.zeros(size * groups + 1, np.int64)
-    for s in range(size):
-        width = tree.start[s + 1] - tree.start[s]
-        below = tree.height[s] - width
-        for g in range(groups):
-            k = s * groups + g
-            start[k] = p * tree.start[s] + cuts[g] * width
-            rest = (p - cuts[g + 1]) * width + p * below
-            height[k] = (cuts[g + 1] - cuts[g]) * width + rest
-            row_start[k + 1] = row_start[k] + rest
-            supernode[start[k] : start[k] + (cuts[g + 1] - cuts[g]) * width] = k
-            if g + 1 < groups:
-                parent[k] = k + 1
-        for c in range(tree.child_start[s], tree.child_start[s + 1]):
-            parent[tree.child[c] * groups + groups - 1] = s * groups
-    start[size * groups] = n * p
-    return start, height, parent, supernode, row_start, _expanded_rows(tree, cuts, start, row_start)
-
-
-@jit
-def _unknowns(tree: Structure, p: int) -> Longs:
-    """Place of unknown a of node j, both in the order of elimination; shape (n, p)."""
-    places = np.empty((tree.start[len(tree.height)], p), np.int64)
-    for s in range(len(tree.height)):
-        begin = tree.start[s]
-        width = tree.start[s + 1] - begin
-        for q in range(width):
-            for a in range(p):
-                places[begin + q, a] = p * begin + a * width + q
-    return places
-
-
-@inline
-def _entry(
-    tree: Structure,
-    blocks: tuple[Ints, Ints, Longs, Longs, Longs, Ints],
-    s: int,
-    q: int,
-    row: int,
-    a: int,
-    b: int,
-) -> int:
-    """Place in the panels of the entry between unknown a of column q of supernode s, and b of a row of its front."""
-    first, count, cuts, group, panel, height = blocks
-    width = tree.start[s + 1] - tree.start[s]
-    column = a * width + q
-    if row < width:
-        other = b * width + row
-        if other < column:
-            column, other = other, column
-            a = b
-    else:
-        r = tree.row_start[s] + row - width
-        other = cuts[-1] * (width + first[r]) + b * count[r] + row - width - first[r]
-    k = s * (len(cuts) - 1) + group[a]
-    skipped = cuts[group[a]] * width
-    return panel[k] + (column - skipped) * np.int64(height[k]) + other - skipped
-
-
-@jit
-def _load(
-    tree: Structure,
-    blocks: tuple[Ints, Ints, Longs, Longs, Longs, Ints],
-    constant: Floats,
-    linear: Floats,
-    output: Floats,
-    values: Floats,
-    added: Floats,
-    pairs: Longs,
-    panels: Floats,
-    diagonal: Floats,
-) -> None:
-    """Write J₀ ⊗ I + J₁ ⊗ A + w wᵀ ⊗ diag(added) to the panels; A by its lower triangle, all in the factor's order."""
-    p = len(output)
-    panels[:] = 0.0
-    for s in range(len(tree.height)):
-        begin = tree.start[s]
-        width = tree.start[s + 1] - begin
-        for q in range(width):
-            j = begin + q
-            k = tree.entry_start[j]
-            for a in range(p):
-                for b in range(a, p):
-                    value = constant[a, b] + linear[a, b] * values[k] + added[j] * output[a] * output[b]
-                    panels[_entry(tree, blocks, s, q, q, a, b)] = value
-                    if a == b:
-                        diagonal[p * begin + a * width + q] = value
-            for k in range(tree.entry_start[j] + 1, tree.entry_start[j + 1]):
-                for pair in range(len(pairs)):
-                    a = pairs[pair, 0]
-                    b = pairs[pair, 1]
-                    panels[_entry(tree, blocks, s, q, tree.entry_row[k], a, b)] = linear[a, b] * values[k]
-
-
-@jit
-def _block_traces(
-    tree: Structure,
-    blocks: tuple[Ints, Ints, Longs, Longs, Longs, Ints],
-    values: Floats,
-    weights: Floats,
-    pairs: Longs,
-    panels: Floats,
-    plain: Floats,
-    weighted: Floats,
-    mixed: Floats,
-) -> None:
-    """Add Σ_j Z_jj, Σ_j d_j Z_jj and Σ_ij A_ij Z_ij, p × p blocks, to the last three; the last for some pairs only."""
-    p = len(plain)
-    for s in range(len(tree.height)):
-        for q in range(tree.start[s + 1] - tree.start[s]):
-            j = tree.start[s] + q
-            own = values[tree.entry_start[j]]
-            for a in range(p):
-                for b in range(a, p):
-                    z = panels[_entry(tree, blocks, s, q, q, a, b)]
-                    plain[a, b] += z
-                    weighted[a, b] += weights[j] * z
-                    mixed[a, b] += own * z
-                    if a != b:
-                        plain[b, a] += z
-                        weighted[b, a] += weights[j] * z
-                        mixed[b, a] += own * z
-            for k in range(tree.entry_start[j] + 1, tree.entry_start[j + 1]):
-                for pair in range(len(pairs)):
-                    a = pairs[pair, 0]
-                    b = pairs[pair, 1]
-                    z = values[k] * panels[_entry(tree, blocks, s, q, tree.entry_row[k], a, b)]
-                    mixed[a, b] += z  # of the entry, and of its transpose
-                    mixed[b, a] += z
-
-
-@jit
-def _outputs(
-    tree: Structure,
-    blocks: tuple[Ints, Ints, Longs, Longs, Longs, Ints],
-    output: Floats,
-    panels: Floats,
-    beside: bool,
-    out: Floats,
-) -> None:
-    """wᵀ Z_ij w on the pattern of A, entries of its lower triangle (m,); or of the diagonal only, (n,)."""
-    p = len(output)
-    for s in range(len(tree.height)):
-        for q in range(tree.start[s + 1] - tree.start[s]):
-            j = tree.start[s] + q
-            for k in range(tree.entry_start[j], tree.entry_start[j + 1] if beside else tree.entry_start[j] + 1):
-                total = 0.0
-                for a in range(p):
-                    for b in range(p):
-                        if output[a] != 0.0 and output[b] != 0.0:
-                            place = _entry(tree, blocks, s, q, tree.entry_row[k], a, b)
-                            total += output[a] * output[b] * panels[place]
-                out[k if beside else j] = total
 
 
 class BlockAnalysis(Layout):
@@ -300,20 +72,22 @@ class BlockAnalysis(Layout):
         self.base, self.signs = base, tuple(signs)
         tree, p = base._structure, len(signs)
         check_cost(self.predict(base, p), memory_limit, None)
-        changes = np.flatnonzero(np.diff(np.array(signs)))
-        self._cuts = np.concatenate([[0], changes + 1, [p]]).astype(np.int64)
-        groups = len(self._cuts) - 1
-        start, height, parent, supernode, row_start, rows = _expanded(tree, self._cuts)
-        panel = np.zeros(len(start), np.int64)
-        np.cumsum(np.diff(start) * height, out=panel[1:])
-        child_start, child = _symbolic.children_lists(parent)
+        start, height, parent, row_start, rows = (
+            p * tree.start,
+            p * tree.height,
+            _block_kernels.parents(tree),
+            p * tree.row_start,
+            _block_kernels.expanded_rows(tree, p),
+        )
+        panel = p * p * tree.panel
+        child_start, child = tree.child_start, tree.child
         plan = make_plan(start, height, parent, child_start, child, int(panel[-1]), base.n_threads)
         n = int(start[-1])
         structure = Structure(
             start=start,
             height=height,
-            sign=np.tile(np.array([signs[cut] for cut in self._cuts[:-1]], np.int8), len(tree.height)),
-            supernode=supernode,
+            sign=_block_kernels.spread_signs(tree, np.array(signs, np.int8)),
+            supernode=np.repeat(np.arange(len(height), dtype=np.int32), np.diff(start)),
             row_start=row_start,
             rows=rows,
             relative=_symbolic.relative_rows(start, parent, row_start, rows, child_start, child),
@@ -327,12 +101,11 @@ class BlockAnalysis(Layout):
             in_task=plan.in_task,
             detached=plan.detached,
         )
-        self.places = _unknowns(tree, p)
+        self.places = _block_kernels.unknown_places(tree, p)
         permutation = np.empty(n, np.int32)
         permutation[self.places] = base.permutation[:, None]  # of what fails, the node is named
         super().__init__(structure, plan, permutation, base.n_threads)
-        group = np.repeat(np.arange(groups), np.diff(self._cuts))
-        self._blocks = (*_segments(tree), self._cuts, group, panel, height)
+        self._segments = _block_kernels.row_segments(tree)
 
     @staticmethod
     def predict(base: Analysis, size: int) -> Cost:
@@ -391,9 +164,9 @@ class BlockFactor(Factor):
             self._ready = False
             diagonal = self._work.lower
             tree = blocks.base._structure
-            _load(
+            _block_kernels.load_blocks(
                 tree,
-                blocks._blocks,
+                blocks._segments,
                 constant,
                 linear,
                 output,
@@ -447,18 +220,20 @@ class BlockInverse(SelectedInverse):
         """
         blocks, p = self.analysis, self.analysis.size
         found = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
-        _block_traces(blocks.base._structure, blocks._blocks, values, weights, _pairs(linear), self._panels, *found)
+        _block_kernels.block_traces(
+            blocks.base._structure, blocks._segments, values, weights, _pairs(linear), self._panels, *found
+        )
         return found
 
     def output_diagonal(self, output: Floats) -> Floats:
         """wᵀ Z_jj w for every node, in the order of elimination; shape (n,)."""
         blocks, out = self.analysis, np.empty(self.analysis.base.n)
-        _outputs(blocks.base._structure, blocks._blocks, output, self._panels, False, out)
+        _block_kernels.block_outputs(blocks.base._structure, blocks._segments, output, self._panels, False, out)
         return out
 
     def output_lower(self, output: Floats) -> Floats:
         """wᵀ Z_ij w on the pattern of A, in the order of ``analysis.base.lower_positions``; shape (m,)."""
         blocks, tree = self.analysis, self.analysis.base._structure
         out = np.empty(len(tree.source))
-        _outputs(tree, blocks._blocks, output, self._panels, True, out)
+        _block_kernels.block_outputs(tree, blocks._segments, output, self._panels, True, out)
         return out

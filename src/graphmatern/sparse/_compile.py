@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numba
 from numba.core import caching
 
+from graphmatern._progress import say
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -60,7 +62,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _is_private_and_writable(folder: Path) -> bool:
-    """Tell whether we can make files in ``folder`` (created if need be) and nobody else can."""
+    """Whether we, and no one else, can write to ``folder``, which is created if necessary."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
@@ -86,6 +88,12 @@ def source_stamp() -> str:
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+@cache
+def _say_what_is_happening() -> None:
+    """Say once why nothing seems to happen: compilation of everything takes about half a minute."""
+    say(f"compiling sparse linear algebra, up to half a minute, once: it is kept in {cache_directory()}")
 
 
 class _Locator(caching._CacheLocator):
@@ -120,9 +128,12 @@ class _Cache(caching.FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except Exception:  # noqa: BLE001 - a damaged file may raise anything when it is unpickled
-            return None
+            found = None
+        if found is None:
+            _say_what_is_happening()
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:

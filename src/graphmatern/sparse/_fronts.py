@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from graphmatern.sparse import _blas, _numeric, _selected
 from graphmatern.sparse._compile import jit
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from graphmatern.sparse._structure import Structure
@@ -56,6 +57,7 @@ def _factor_diagonal(tree: Structure, s: int, begin: int, end: int, lower: Float
     """Factorise the diagonal block of columns ``begin`` to ``end - 1``; return the one that failed, or -1."""
     height = tree.height[s]
     blas = _blas.workspace(table)
+    _numeric.negate(tree, s, begin, end, height, factor)
     corner = tree.panel[s] + begin * height + begin
     info = _blas.potrf(blas, end - begin, factor.ctypes.data + 8 * corner, height)
     if info != 0:
@@ -79,7 +81,7 @@ def _solve_rows(
 
 @jit
 def _update_columns(
-    panel: int, height: int, begin: int, end: int, first: int, last: int, factor: Floats, table: Longs
+    panel: int, height: int, begin: int, end: int, first: int, last: int, sign: float, factor: Floats, table: Longs
 ) -> None:
     """Subtract what columns ``begin`` to ``end - 1`` ask for from columns ``first`` to ``last - 1``."""
     blas = _blas.workspace(table)
@@ -93,7 +95,7 @@ def _update_columns(
         height - first,
         last - first,
         end - begin,
-        -1.0,
+        -sign,
         rows,
         height,
         rows,
@@ -106,12 +108,10 @@ def _update_columns(
 
 @jit
 def _update_below(
-    panel: int,
-    width: int,
-    height: int,
+    tree: Structure,
+    s: int,
     first: int,
     last: int,
-    sign: int,
     factor: Floats,
     stack: Floats,
     mine: int,
@@ -119,25 +119,31 @@ def _update_below(
 ) -> None:
     """Write columns ``first`` to ``last - 1`` of the update matrix."""
     blas = _blas.workspace(table)
+    width = tree.start[s + 1] - tree.start[s]
+    height = tree.height[s]
     below = height - width
-    rows = factor.ctypes.data + 8 * (panel + width + first)
     target = stack.ctypes.data + 8 * (mine + first * below + first)
-    _blas.gemm(
-        blas,
-        False,
-        True,
-        below - first,
-        last - first,
-        width,
-        -float(sign),
-        rows,
-        height,
-        rows,
-        height,
-        0.0,
-        target,
-        below,
-    )
+    begin = 0
+    while begin < width:
+        end = _numeric.end_of_run(tree, s, begin, width)
+        rows = factor.ctypes.data + 8 * (tree.panel[s] + begin * np.int64(height) + width + first)
+        _blas.gemm(
+            blas,
+            False,
+            True,
+            below - first,
+            last - first,
+            end - begin,
+            -float(tree.sign[tree.start[s] + begin]),
+            rows,
+            height,
+            rows,
+            height,
+            0.0 if begin == 0 else 1.0,
+            target,
+            below,
+        )
+        begin = end
 
 
 @jit
@@ -148,6 +154,12 @@ def _close(tree: Structure, s: int, factor: Floats, stack: Floats, where: Longs)
 def _blocks(begin: int, end: int, size: int) -> Blocks:
     """Cut a range into pieces of at most ``size``."""
     return [(k, min(k + size, end)) for k in range(begin, end, size)]
+
+
+def _blocks_of_one_sign(signs: NDArray[np.int8], size: int) -> Blocks:
+    """Cut columns into pieces of at most ``size``, each with pivots of one sign."""
+    ends = [*(np.flatnonzero(np.diff(signs)) + 1).tolist(), len(signs)]
+    return [piece for begin, end in zip([0, *ends], ends, strict=False) for piece in _blocks(begin, end, size)]
 
 
 def factorize_front(
@@ -168,8 +180,8 @@ def factorize_front(
     suspect = _open(tree, mirror, s, loaded, check, values, lower, factor, stack)
     width = int(tree.start[s + 1] - tree.start[s])
     height, panel, mine = int(tree.height[s]), int(tree.panel[s]), int(tree.offset[s])
-    sign = int(tree.sign[s])
-    for begin, end in _blocks(0, width, _BLOCK):
+    signs = tree.sign[tree.start[s] : tree.start[s + 1]]
+    for begin, end in _blocks_of_one_sign(signs, _BLOCK):
         failed = _factor_diagonal(tree, s, begin, end, lower, factor, table)
         if failed != -1:
             return int(tree.start[s]) + failed, suspect
@@ -182,13 +194,13 @@ def factorize_front(
         columns = _blocks(end, width, _BLOCK)
 
         def update(task: int, _worker: int, begin: int = begin, end: int = end, columns: Blocks = columns) -> None:
-            _update_columns(panel, height, begin, end, *columns[task], factor, table)
+            _update_columns(panel, height, begin, end, *columns[task], float(signs[begin]), factor, table)
 
         crew.run(len(columns), update)
     pieces = _blocks(0, height - width, _BLOCK)
     crew.run(
         len(pieces),
-        lambda task, _: _update_below(panel, width, height, *pieces[task], sign, factor, stack, mine, table),
+        lambda task, _: _update_below(tree, s, *pieces[task], factor, stack, mine, table),
     )
     _close(tree, s, factor, stack, where)
     return -1, suspect
@@ -205,18 +217,8 @@ def _hand_on(tree: Structure, s: int, inverse: Floats, stack: Floats) -> None:
 
 
 @jit
-def _invert_diagonal(
-    panel: int, width: int, height: int, sign: int, factor: Floats, inverse: Floats, table: Longs
-) -> None:
-    """Write S (L[J, J] L[J, J]ᵀ)⁻¹."""
-    for k in range(width):
-        column = panel + k * height
-        for i in range(k):
-            inverse[column + i] = 0.0
-        for i in range(k, width):
-            inverse[column + i] = factor[column + i]
-    _blas.potri(_blas.workspace(table), width, inverse.ctypes.data + 8 * panel, height)
-    _selected.flip(inverse, panel, width, height, sign)
+def _invert_diagonal(tree: Structure, s: int, factor: Floats, inverse: Floats, table: Longs) -> None:
+    _selected.invert_diagonal(_blas.workspace(table), tree, s, factor, inverse)
 
 
 @jit
@@ -312,7 +314,7 @@ def invert_front(
 
     def first_step(task: int, _worker: int) -> None:
         if task == 0:
-            _invert_diagonal(panel, width, height, int(tree.sign[s]), factor, inverse, table)
+            _invert_diagonal(tree, s, factor, inverse, table)
         else:
             _y_rows(panel, width, height, *rows[task - 1], factor, room, table)
 

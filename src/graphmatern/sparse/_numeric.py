@@ -137,22 +137,23 @@ def smallest_pivot(tree: Structure, column: int, lower: Floats) -> float:
 
 @inline
 def _factor_small(tree: Structure, s: int, lower: Floats, factor: Floats) -> int:
-    """Factorise the columns of a small front; return the first column whose pivot is not positive, or -1."""
+    """Factorise the columns of a small front; return the first column whose pivot has the wrong sign, or -1."""
     width = tree.start[s + 1] - tree.start[s]
     height = tree.height[s]
     panel = tree.panel[s]
     for k in range(width):
         column = panel + k * height
-        pivot = factor[column + k]
+        sign = tree.sign[tree.start[s] + k]
+        pivot = sign * factor[column + k]
         if not pivot > smallest_pivot(tree, tree.start[s] + k, lower):
             return k
         root = np.sqrt(pivot)
         factor[column + k] = root
-        scale = 1.0 / root
+        scale = sign / root
         for i in range(k + 1, height):
             factor[column + i] *= scale
         for j in range(k + 1, width):
-            weight = factor[column + j]
+            weight = sign * factor[column + j]
             target = panel + j * height
             for i in range(j, height):
                 factor[target + i] -= weight * factor[column + i]
@@ -160,24 +161,27 @@ def _factor_small(tree: Structure, s: int, lower: Floats, factor: Floats) -> int
 
 
 @inline
-def _update_small(factor: Floats, panel: int, width: int, height: int, sign: int, stack: Floats, mine: int) -> None:
-    """Write the update matrix of a small front, the negative of S B Bᵀ for the rows B below its columns.
+def _update_small(tree: Structure, s: int, factor: Floats, stack: Floats, mine: int) -> None:
+    """Write the update matrix of a small front, the negative of B S Bᵀ for the rows B below its columns.
 
     Four columns of B at a time, so that each entry of the result is touched seldom; where fewer are
     left, the first stands in for those missing, with weight zero.
     """
+    width = tree.start[s + 1] - tree.start[s]
+    height = tree.height[s]
     below = height - width
-    rows = panel + width
+    rows = tree.panel[s] + width
     for first in range(0, width, 4):
+        column = tree.start[s] + first
         a = rows + first * height
         b = a + height if first + 1 < width else a
         c = b + height if first + 2 < width else a
         d = c + height if first + 3 < width else a
         for j in range(below):
-            p = sign * factor[a + j]
-            q = sign * factor[b + j] if b != a else 0.0
-            r = sign * factor[c + j] if c != a else 0.0
-            t = sign * factor[d + j] if d != a else 0.0
+            p = tree.sign[column] * factor[a + j]
+            q = tree.sign[column + 1] * factor[b + j] if b != a else 0.0
+            r = tree.sign[column + 2] * factor[c + j] if c != a else 0.0
+            t = tree.sign[column + 3] * factor[d + j] if d != a else 0.0
             target = mine + j * below
             if first == 0:
                 for i in range(j, below):
@@ -188,25 +192,59 @@ def _update_small(factor: Floats, panel: int, width: int, height: int, sign: int
 
 
 @inline
+def end_of_run(tree: Structure, s: int, first: int, last: int) -> int:
+    """Return the end of the columns of supernode s, from ``first`` on and before ``last``, that have one sign."""
+    begin = tree.start[s]
+    end = first + 1
+    while end < last and tree.sign[begin + end] == tree.sign[begin + first]:
+        end += 1
+    return end
+
+
+@inline
+def negate(tree: Structure, s: int, first: int, last: int, bottom: int, panels: Floats) -> None:
+    """Change the sign of some columns of a front if their pivots are negative: from the diagonal to row ``bottom``."""
+    if tree.sign[tree.start[s] + first] < 0:
+        for k in range(first, last):
+            column = tree.panel[s] + k * np.int64(tree.height[s])
+            for i in range(k, bottom):
+                panels[column + i] = -panels[column + i]
+
+
+@inline
 def _factor_large(blas: Blas, tree: Structure, s: int, lower: Floats, factor: Floats, stack: Floats, mine: int) -> int:
-    """Do the same as `_factor_small` and `_update_small`, with BLAS."""
+    """Do the same as `_factor_small` and `_update_small`, with BLAS: columns of one sign at a time."""
     width = tree.start[s + 1] - tree.start[s]
     height = tree.height[s]
     panel = tree.panel[s]
     below = height - width
-    corner = factor.ctypes.data + 8 * panel
-    info = _blas.potrf(blas, width, corner, height)
-    if info != 0:
-        return info - 1
-    for k in range(width):
-        root = factor[panel + k * height + k]
-        if not root * root > smallest_pivot(tree, tree.start[s] + k, lower):
-            return k
-    if below > 0:
-        rows = corner + 8 * width
-        _blas.trsm(blas, True, True, below, width, corner, height, rows, height)
-        update = stack.ctypes.data + 8 * mine
-        _blas.syrk(blas, below, width, -float(tree.sign[s]), rows, height, 0.0, update, below)
+    first = 0
+    while first < width:
+        last = end_of_run(tree, s, first, width)
+        size = last - first
+        sign = float(tree.sign[tree.start[s] + first])
+        negate(tree, s, first, last, height, factor)
+        corner = factor.ctypes.data + 8 * (panel + first * (height + np.int64(1)))
+        info = _blas.potrf(blas, size, corner, height)
+        if info != 0:
+            return first + info - 1
+        for k in range(first, last):
+            root = factor[panel + k * height + k]
+            if not root * root > smallest_pivot(tree, tree.start[s] + k, lower):
+                return k
+        if last < height:
+            rows = corner + 8 * size
+            _blas.trsm(blas, True, True, height - last, size, corner, height, rows, height)
+        if last < width:
+            beside = factor.ctypes.data + 8 * (panel + last * (height + np.int64(1)))
+            n, m = width - last, height - last
+            _blas.gemm(blas, False, True, m, n, size, -sign, rows, height, rows, height, 1.0, beside, height)
+        if below > 0:
+            rows = corner + 8 * (width - first)
+            update = stack.ctypes.data + 8 * mine
+            kept = 0.0 if first == 0 else 1.0
+            _blas.syrk(blas, below, size, -sign, rows, height, kept, update, below)
+        first = last
     return -1
 
 
@@ -269,9 +307,6 @@ def open_front(tree: Structure, s: int, shift: int, loaded: bool, lower: Floats,
         c = tree.child[k]
         if not tree.detached[c]:
             _add_to_panel(tree, s, c, place(tree, c, shift), factor, stack)
-    if tree.sign[s] < 0:  # −A = L Lᵀ: from here on, only what is passed on knows of the sign
-        for k in range(tree.panel[s], tree.panel[s + 1]):
-            factor[k] = -factor[k]
 
 
 @inline
@@ -298,7 +333,7 @@ def _factorize_one(
     blas: Blas,
     where: Longs,
 ) -> int:
-    """Factorise supernode s; return the first of its columns whose pivot is not positive, or -1."""
+    """Factorise supernode s; return the first of its columns whose pivot has the wrong sign, or -1."""
     open_front(tree, s, shift, loaded, lower, factor, stack)
     width = tree.start[s + 1] - tree.start[s]
     height = tree.height[s]
@@ -306,7 +341,7 @@ def _factorize_one(
     if height <= SMALL_FRONT or width <= 2:
         failed = _factor_small(tree, s, lower, factor)
         if failed == -1:
-            _update_small(factor, tree.panel[s], width, height, tree.sign[s], stack, mine)
+            _update_small(tree, s, factor, stack, mine)
     else:
         failed = _factor_large(blas, tree, s, lower, factor, stack, mine)
     if failed == -1:
@@ -352,13 +387,13 @@ def factorize_runs(
         The panels; written.
     stack, where
         Working memory.
-    table : (6,)
+    table : (8,)
         Addresses of BLAS routines.
 
     Returns
     -------
     column : int
-        The (permuted) column whose pivot is not positive, or -1.
+        The (permuted) column whose pivot has the wrong sign, or -1.
     suspect : bool
         Whether some value may be at fault.
     """

@@ -18,6 +18,7 @@ from scipy.sparse import csr_array, eye_array
 
 from graphmatern._progress import bar
 from graphmatern.sparse._resources import available_memory, available_threads
+from graphmatern.sparse._row_blocks import Rows
 from graphmatern.sparse._rows import SharedRows, product_seconds
 from graphmatern.sparse._threads import Crew
 
@@ -52,6 +53,12 @@ class ChebyshevProducts:
     n_threads : int, optional
         Threads; one per processor by default.
 
+    Attributes
+    ----------
+    rows : Rows
+        Who holds which rows of the blocks. Here that is all of them; where it is not, ``nodes`` are places among the
+        rows of this process, but for `moments`, which takes keys.
+
     Examples
     --------
     >>> import numpy as np, scipy.sparse as sp
@@ -68,6 +75,7 @@ class ChebyshevProducts:
         scaled.sum_duplicates()
         scaled.eliminate_zeros()  # the diagonal, where the matrix is a normalised Laplacian
         self.n = n
+        self.rows = Rows(n)
         self.nnz = int(scaled.nnz)
         self.diagonal: Floats = scaled.diagonal()
         self.squared_diagonal: Floats = np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel()  # of S²
@@ -91,6 +99,24 @@ class ChebyshevProducts:
         """A copy of some columns, on the device."""
         return np.array(columns, dtype=self._dtype, order="C")
 
+    def block(self, columns: Floats) -> Any:
+        """Columns where products are made, for verbs that take such blocks; shape (n, k)."""
+        return columns
+
+    def scattered(self, nodes: Longs, columns: Floats) -> Any:
+        """A block of columns that are not 0 at some nodes, each once; shape (n, k)."""
+        found = self._zeros(self.n, columns.shape[1])
+        found[self._rows(nodes)] = self._block(columns)
+        return found
+
+    def taken(self, block: Any, nodes: Longs) -> Floats:
+        """Rows of a block; shape (n_x, k)."""
+        return self._numbers(block[self._rows(nodes)])
+
+    def row_dots(self, a: Any, b: Any) -> Floats:
+        """Inner products of the rows of two blocks; shape (n,)."""
+        return np.asarray(np.einsum("ij,ij->i", a, b))
+
     def _zeros(self, *shape: int) -> Any:
         return np.zeros(shape, dtype=self._dtype)
 
@@ -100,7 +126,7 @@ class ChebyshevProducts:
 
     def _dots(self, a: Any, b: Any) -> Floats:
         """Inner products of the columns of two blocks, in double precision; shape (k,)."""
-        return np.asarray(np.einsum("ij,ij->j", a, b, dtype=np.float64))
+        return self.rows.total(np.asarray(np.einsum("ij,ij->j", a, b, dtype=np.float64)))
 
     def _rows(self, nodes: Longs) -> Any:
         """What rows of a block are taken by."""
@@ -120,8 +146,8 @@ class ChebyshevProducts:
         self._count(current.shape[1])
         return previous, current
 
-    def _expected(self, n_columns: int, degree: int) -> float:
-        """Seconds that products are expected to take."""
+    def seconds(self, n_columns: float, degree: float) -> float:
+        """Seconds that products are expected to take; the same for all processes that share rows."""
         return product_seconds(self.nnz, n_columns, degree, self._n_threads)
 
     def _in_blocks(self, count: int, work: Callable[[slice, Crew | None], None]) -> None:
@@ -142,7 +168,7 @@ class ChebyshevProducts:
     @contextmanager
     def _counting(self, what: str, n_columns: int, degree: int) -> Iterator[None]:
         """Show the progress of products, where they take long."""
-        with bar(what, n_columns * degree, self._expected(n_columns, degree)) as count:
+        with bar(what, n_columns * degree, self.seconds(n_columns, degree)) as count:
             self._count = count
             try:
                 yield
@@ -203,11 +229,14 @@ class ChebyshevProducts:
         return found
 
     def apply(self, coefficients: Floats, columns: Floats) -> Floats:
-        """Σ_k c_k T_k(S) V; shape as ``columns``, (n, k)."""
-        return np.asarray(self.polynomials(coefficients[:, None], columns)[0])
+        """Σ_k c_k T_k(S) V; shape as ``columns``, (n, k), which may be a block (`block`), as is then what is found."""
+        return self.polynomials(coefficients[:, None], columns)[0]
 
     def polynomials(self, coefficients: Floats, columns: Floats) -> Floats:
-        """Several polynomials at once, Σ_k c_k T_k(S) V for every column c of coefficients; (n_sets, n, n_columns)."""
+        """Several polynomials at once, Σ_k c_k T_k(S) V for every column c of coefficients; (n_sets, n, n_columns).
+
+        ``columns`` may be a block (`block`); then so is what is found.
+        """
         found = np.empty((coefficients.shape[1], *columns.shape))
 
         def work(part: slice, crew: Crew | None) -> None:
@@ -311,7 +340,7 @@ class ChebyshevProducts:
 
         with self._counting("products", left.shape[1], degree):
             self._in_blocks(left.shape[1], work)
-        return found
+        return self.rows.total(found)
 
     def traces(
         self,

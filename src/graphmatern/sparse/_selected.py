@@ -2,9 +2,9 @@
 
 For one supernode with columns J and rows R below them, L being the factor and Z the inverse,
 
-    Z[R, J] = -Z[R, R] Y,    Z[J, J] = S (L[J, J] L[J, J]ᵀ)⁻¹ - Yᵀ Z[R, J],    Y = L[R, J] L[J, J]⁻¹,
+    Z[R, J] = -Z[R, R] Y,    Z[J, J] = (L[J, J] S L[J, J]ᵀ)⁻¹ - Yᵀ Z[R, J],    Y = L[R, J] L[J, J]⁻¹,
 
-S = ±1 being the sign of its pivots, and Z[R, R] is known once the ancestors are done, because R lies in
+S having the signs of its pivots, ±1, and Z[R, R] is known once the ancestors are done, because R lies in
 their fronts.  So the tree is walked from its roots down, each supernode handing to its children the blocks
 Z[R, R] they need, in the places where the factorisation had their update matrices.
 
@@ -21,13 +21,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from graphmatern.sparse import _blas
 from graphmatern.sparse._compile import inline, jit
-from graphmatern.sparse._numeric import find_rows, place
+from graphmatern.sparse._numeric import end_of_run, find_rows, negate, place
 from graphmatern.sparse._structure import SMALL_FRONT
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from graphmatern.sparse._blas import Blas
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-__all__ = ["flip", "hand_to_children", "invert_runs", "read_from_ancestors"]
+__all__ = ["hand_to_children", "invert_diagonal", "invert_runs", "read_from_ancestors"]
 
 
 @inline
@@ -90,17 +91,12 @@ def hand_to_children(tree: Structure, s: int, shift: int, inverse: Floats, stack
 
 @inline
 def _invert_small(
-    factor: Floats,
-    inverse: Floats,
-    panel: int,
-    width: int,
-    height: int,
-    sign: int,
-    stack: Floats,
-    mine: int,
-    front: Floats,
+    tree: Structure, s: int, factor: Floats, inverse: Floats, stack: Floats, mine: int, front: Floats
 ) -> None:
     """Apply the recursion column by column; ``front`` (height²,) has room for the whole front of Z."""
+    panel = tree.panel[s]
+    width = tree.start[s + 1] - tree.start[s]
+    height = tree.height[s]
     below = height - width
     for k in range(below):
         origin = mine + k * below
@@ -127,7 +123,7 @@ def _invert_small(
             t = factor[column + j + 3] * scale if d != a else 0.0
             for i in range(k + 1, height):
                 front[target + i] -= p * front[a + i] + q * front[b + i] + r * front[c + i] + t * front[d + i]
-        diagonal = sign * scale * scale
+        diagonal = tree.sign[tree.start[s] + k] * scale * scale
         for i in range(k + 1, height):
             diagonal -= factor[column + i] * scale * front[target + i]
         front[target + k] = diagonal
@@ -140,43 +136,52 @@ def _invert_small(
 
 
 @inline
-def flip(inverse: Floats, panel: int, width: int, height: int, sign: int) -> None:
-    """Multiply the diagonal block of a panel by the sign of its pivots."""
-    if sign < 0:
-        for k in range(width):
-            for i in range(k, width):
-                inverse[panel + k * height + i] *= -1.0
-
-
-@inline
-def _invert_large(
-    blas: Blas,
-    factor: Floats,
-    inverse: Floats,
-    panel: int,
-    width: int,
-    height: int,
-    sign: int,
-    stack: Floats,
-    mine: int,
-    room: Floats,
-) -> None:
-    """Apply the recursion to whole blocks with BLAS; ``room`` holds Y, (below, width)."""
-    below = height - width
+def invert_diagonal(blas: Blas, tree: Structure, s: int, factor: Floats, inverse: Floats) -> None:
+    """Write (L[J, J] S L[J, J]ᵀ)⁻¹ = WᵀSW, W being L[J, J]⁻¹: rows of W of one sign at a time."""
+    panel = tree.panel[s]
+    width = tree.start[s + 1] - tree.start[s]
+    height = tree.height[s]
     for k in range(width):
         column = panel + k * height
         for i in range(k):
             inverse[column + i] = 0.0
         for i in range(k, width):
             inverse[column + i] = factor[column + i]
+    corner = inverse.ctypes.data + 8 * panel
+    _blas.trtri(blas, width, corner, height)
+    first = 0
+    while first < width:
+        last = end_of_run(tree, s, first, width)
+        size = last - first
+        sign = float(tree.sign[tree.start[s] + first])
+        rows = corner + 8 * first
+        own = rows + 8 * first * np.int64(height)
+        if first > 0:
+            _blas.gemm(blas, True, False, first, first, size, sign, rows, height, rows, height, 1.0, corner, height)
+            _blas.trmm(blas, size, first, sign, own, height, rows, height)
+        _blas.lauum(blas, size, own, height)
+        negate(tree, s, first, last, last, inverse)
+        first = last
+
+
+@inline
+def _invert_large(
+    blas: Blas, tree: Structure, s: int, factor: Floats, inverse: Floats, stack: Floats, mine: int, room: Floats
+) -> None:
+    """Apply the recursion to whole blocks with BLAS; ``room`` holds Y, (below, width)."""
+    panel = tree.panel[s]
+    width = tree.start[s + 1] - tree.start[s]
+    height = tree.height[s]
+    below = height - width
+    for k in range(width):
+        column = panel + k * height + width
         for i in range(below):
-            room[k * below + i] = factor[column + width + i]
+            room[k * below + i] = factor[column + i]
     corner = inverse.ctypes.data + 8 * panel
     y = room.ctypes.data
     if below > 0:
         _blas.trsm(blas, True, False, below, width, factor.ctypes.data + 8 * panel, height, y, below)
-    _blas.potri(blas, width, corner, height)
-    flip(inverse, panel, width, height, sign)
+    invert_diagonal(blas, tree, s, factor, inverse)
     if below > 0:
         rows = corner + 8 * width
         _blas.symm(blas, below, width, -1.0, stack.ctypes.data + 8 * mine, below, y, below, 0.0, rows, height)
@@ -211,19 +216,17 @@ def invert_runs(
         of a panel has no meaning.
     stack, room, where
         Working memory; ``room`` has at least ``SMALL_FRONT ** 2`` and the largest |R| × |J| entries.
-    table : (6,)
+    table : (8,)
         Addresses of BLAS routines.
     """
     blas = _blas.workspace(table)
     for run in range(len(starts) - 1, -1, -1):
         for s in range(ends[run] - 1, starts[run] - 1, -1):
-            width = tree.start[s + 1] - tree.start[s]
-            height = tree.height[s]
             mine = place(tree, s, shift)
             if tree.detached[s]:
                 read_from_ancestors(tree, s, mine, inverse, stack, where)
-            if height <= SMALL_FRONT:
-                _invert_small(factor, inverse, tree.panel[s], width, height, tree.sign[s], stack, mine, room)
+            if tree.height[s] <= SMALL_FRONT:
+                _invert_small(tree, s, factor, inverse, stack, mine, room)
             else:
-                _invert_large(blas, factor, inverse, tree.panel[s], width, height, tree.sign[s], stack, mine, room)
+                _invert_large(blas, tree, s, factor, inverse, stack, mine, room)
             hand_to_children(tree, s, shift, inverse, stack)

@@ -121,11 +121,10 @@ def upper_one(tree: Structure, factor: Floats, b: Floats, room: Floats) -> None:
 @jit
 def flip(tree: Structure, b: Floats) -> None:
     """Overwrite b (n, m), in the order of the factor, by S b, S being the signs of the pivots."""
-    for s in range(len(tree.height)):
-        if tree.sign[s] < 0:
-            for k in range(tree.start[s], tree.start[s + 1]):
-                for c in range(b.shape[1]):
-                    b[k, c] = -b[k, c]
+    for k in range(len(tree.sign)):
+        if tree.sign[k] < 0:
+            for c in range(b.shape[1]):
+                b[k, c] = -b[k, c]
 
 
 @inline

@@ -55,7 +55,7 @@ class Structure(NamedTuple):
 
     start: Longs  # (size + 1,) first column of each supernode
     height: Ints  # (size,) rows of its front
-    sign: NDArray[np.int8]  # (size,) of its pivots: 1, or −1 in factorisations L S Lᵀ of quasi-definite matrices
+    sign: NDArray[np.int8]  # (n,) of each pivot: 1, or −1 in factorisations L S Lᵀ of quasi-definite matrices
     supernode: Ints  # (n,) supernode of each column
     row_start: Longs  # (size + 1,) into rows
     rows: Ints  # rows of each front below its columns

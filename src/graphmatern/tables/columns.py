@@ -206,6 +206,8 @@ class ValueColumns:
         Exposures of counts; never guessed.
     covariates : sequence of str
         Covariates, one value per node; never guessed.
+    trials : str, optional
+        Trials of binomial counts; never guessed.
     """
 
     node: str | None = None
@@ -217,6 +219,7 @@ class ValueColumns:
     snap_limit: float | None = None
     exposure: str | None = None
     covariates: Sequence[str] = ()
+    trials: str | None = None
 
 
 class PointColumns(NamedTuple):

@@ -199,7 +199,7 @@ def _read_parquet(path: Path, faults: FaultList) -> pd.DataFrame:
     except (pa.ArrowException, ValueError, OSError, TypeError, KeyError, OverflowError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
-        raise faults.raise_now("file", _READABLE, first_words(error), "Write the Parquet file anew.") from None
+        raise faults.raise_now("file", _READABLE, first_words(error), "Write the Parquet file again.") from None
     received = f"more than {_MOST_BYTES >> 30} GiB unpacked"
     raise faults.raise_now("file", "must fit into memory", received, "Keep the columns that matter.")
 
@@ -216,7 +216,7 @@ def check_archive(path: Path, faults: FaultList) -> zipfile.ZipFile:
         archive = zipfile.ZipFile(path)
         total = sum(member.file_size for member in archive.infolist())
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
-        raise faults.raise_now("file", "must be a readable archive", first_words(error), "Write it anew.") from None
+        raise faults.raise_now("file", "must be a readable archive", first_words(error), "Write it again.") from None
     if total > _MOST_BYTES:
         archive.close()
         received = f"{total:,} bytes unpacked"

@@ -11,9 +11,9 @@ import torch
 from gpytorch.kernels import MaternKernel, ScaleKernel
 
 import graphmatern as gm
-from field_reference import CITY, matern_time
+from field_reference import CITY, constant_mean, make_grid, make_objective, matern_time, with_noise
 from graphmatern.inference import Fit, Known, PriorsAndBounds, Search
-from graphmatern.inference.field import FieldGrid, FieldProblem, IterativeOptions, learn_field
+from graphmatern.inference.field import FieldEffects, FieldGrid, FieldProblem, IterativeOptions, learn_field
 from graphmatern.inference.field.learn import densest_patch
 from reference import dense_kernel, matern_psi
 
@@ -36,7 +36,7 @@ def problem(graph: gm.Graph, grid: FieldGrid, method: str = "dense", **options: 
     usual: dict[str, Any] = {
         "kernel": gm.Matern(1.5, 3.0, fixed=("nu",)),
         "time_kernel": None,
-        "constant": True,
+        "effects": constant_mean(graph),
         "normalized": False,
         "n_eigenpairs": None,
         "iterative": OPTIONS,
@@ -160,3 +160,18 @@ def test_large_fits_begin_on_a_patch() -> None:
     assert fit.optimum.n_evaluations < 15
     assert fit.posterior.time.kernel.lengthscale.item() == pytest.approx(4.0, rel=0.2)
     assert np.sqrt(noise_of(fit)) == pytest.approx(0.3, rel=0.05)
+
+
+@pytest.mark.parametrize("precision", [0.0, 0.5])
+@pytest.mark.parametrize("method", ["dense", "kronecker"])
+def test_gradient_with_several_effects(method: str, precision: float) -> None:
+    grid = make_grid(CITY, 5, 0.4, missing=0.0 if method == "kronecker" else 0.3, seed=2)
+    objective = make_objective(CITY, grid, method)
+    rng = np.random.default_rng(0)
+    design = np.column_stack([np.ones(CITY.n_nodes), rng.standard_normal((CITY.n_nodes, 2))])
+    objective.effects = FieldEffects(design, precision)
+    theta = with_noise(objective)
+    _, gradient = objective(theta)
+    for k, step in enumerate(1e-5 * np.eye(len(theta))):
+        numeric = (objective(theta + step)[0] - objective(theta - step)[0]) / 2e-5
+        assert gradient[k] == pytest.approx(numeric, rel=1e-5, abs=1e-5)

@@ -49,7 +49,7 @@ def assert_dense(objective: FieldObjective, rho: float, rtol: float = 1e-8) -> N
 
 def dense_twin(objective: FieldObjective) -> FieldObjective:
     parts = objective.bound, objective.time, objective.grid
-    return type(objective)(*parts, constant=True, method="dense", options=objective.options)
+    return type(objective)(*parts, effects=objective.effects, method="dense", options=objective.options)
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
@@ -123,12 +123,12 @@ def test_stretches_are_computed_again_where_memory_is_short() -> None:
     short = StateSpace(roomy.covariance, grid, 2, kept_numbers=1)
     assert short.n_stretches == 5
     assert short.log_determinant() == pytest.approx(roomy.log_determinant(), rel=1e-12)
-    data = grid.data(constant=True)
+    data = grid.data(np.ones((grid.shape[1], 1)))
     np.testing.assert_allclose(short.solve(data), roomy.solve(data), rtol=1e-10, atol=1e-12)
     found, expected = short.trace_derivatives(), roomy.trace_derivatives()
     for name in ("in_time", "in_weights", "in_noise"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-10)
-    posterior = FieldPosterior(objective.bound.spectrum, objective.time, short, constant=True)
+    posterior = FieldPosterior(objective.bound.spectrum, objective.time, short, effects=objective.effects)
     dense = dense_field(objective, np.zeros(0))
     cells = posterior.cells(grid.times, np.arange(CITY.n_nodes))
     np.testing.assert_allclose(posterior.mean(cells).ravel(), dense.mean, rtol=1e-8, atol=1e-10)

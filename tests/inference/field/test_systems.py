@@ -144,12 +144,15 @@ def test_large_holes_converge_and_failures_are_reported() -> None:
     grid = FieldGrid(grid.nodes, grid.times, grid.y * observed, observed)
     objective = make_objective(CITY, grid, "iterative", tolerance=1e-8)
     system = objective.system(objective.time.values(grid.times), objective.bound.weights().detach().numpy(), 1e-3)
-    solved = system.solve(grid.data(constant=True))
+    data = grid.data(np.ones((grid.shape[1], 1)))
+    solved = system.solve(data)
     dense = make_objective(CITY, grid, "dense")
-    expected = dense.system(system.covariance.time, system.covariance.weights, 1e-3).solve(grid.data(constant=True))
+    expected = dense.system(system.covariance.time, system.covariance.weights, 1e-3).solve(
+        grid.data(np.ones((grid.shape[1], 1)))
+    )
     np.testing.assert_allclose(solved, expected, atol=1e-6 * np.abs(expected).max())
     assert system.fill_in.iterations > 30  # type: ignore[attr-defined]
     objective.options = IterativeOptions(1e-8, 3, 2, 2, 0)
     system = objective.system(system.covariance.time, system.covariance.weights, 1e-3)
     with pytest.warns(NumericalWarning, match="3 iterations at a relative residual"):
-        system.solve(grid.data(constant=True))
+        system.solve(grid.data(np.ones((grid.shape[1], 1))))

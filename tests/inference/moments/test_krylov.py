@@ -21,6 +21,7 @@ from graphmatern.inference.moments import engine as moments_engine
 from graphmatern.inference.moments.engine import MomentsEngine
 from graphmatern.inference.moments.krylov import Accuracy, KrylovProcess, conjugate_gradients
 from graphmatern.likelihoods import Gaussian
+from graphmatern.sparse import Rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +72,7 @@ def test_columns_converge_each_by_itself() -> None:
     columns[:, 1] = 0.0
     columns[:, 2] = np.eye(80)[3]  # an eigenvector: one iteration
     tolerance = np.array([1e-10, 1e-10, 1e-10, 1e-2, 1e-6])
-    found = conjugate_gradients(lambda x: matrix @ x, columns, tolerance)
+    found = conjugate_gradients(lambda x: matrix @ x, columns, tolerance, Rows(80))
     residual = np.linalg.norm(columns - matrix @ found.solution, axis=0)
     assert (residual <= 1.01 * tolerance * np.linalg.norm(columns, axis=0)).all()
     lengths = np.isfinite(found.steps).sum(axis=0)
@@ -84,7 +85,7 @@ def test_iterations_without_end_name_the_causes() -> None:
     rng = np.random.default_rng(0)
     matrix = np.diag(np.geomspace(1.0, 1e16, 3_000))
     with pytest.raises(NumericalError, match=r"bounds=.*noise.*engine='spectral'"):
-        conjugate_gradients(lambda x: np.diag(matrix)[:, None] * x, rng.standard_normal((3_000, 1)), 1e-14)
+        conjugate_gradients(lambda x: np.diag(matrix)[:, None] * x, rng.standard_normal((3_000, 1)), 1e-14, Rows(3_000))
 
 
 # ---------------------------------------------------------------------- exact, where there are as many probes as nodes
@@ -184,6 +185,23 @@ def test_predictions_are_those_of_dense_matrices(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_allclose(
         many.predict(asked, return_cov=True)[1], dense.predict(asked, return_cov=True)[1], atol=1e-6
     )
+
+
+@pytest.mark.usefixtures("few_are_many")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_variances_of_all_nodes_keep_to_their_stated_errors(dtype: Any) -> None:
+    """Observed ones too, which are small; single precision goes through torch."""
+    model: Any = gm.GraphGPRegressor(HUBS, TRUE, likelihood=Gaussian(NOISE), optimizer=None, dtype=dtype, **OPTIONS)
+    model.fit(NODES, VALUES)
+    predictive = model.posterior_.parts[0].predictive
+    every = np.arange(HUBS.n_nodes)
+    found, errors = predictive.variances(every), predictive.variance_errors(every)
+    dense = DenseSites(exact(HUBS, TRUE, True), NODES, np.full(len(NODES), 1.0 / NOISE))
+    truth = np.diag(dense.covariance())
+    scores = (found - truth) / errors
+    assert np.sqrt(np.mean(scores**2)) < 1.3
+    assert np.abs(scores).max() < 6.0
+    assert np.sqrt(np.mean((found / truth - 1.0) ** 2)) < 0.015
 
 
 @pytest.mark.usefixtures("few_are_many")

@@ -105,7 +105,8 @@ class Smoother(ABC):
 
     def weights(self, nodes: Longs, smoothings: Sequence[float]) -> Floats:
         """With which weights features of all nodes are averaged at some nodes; (n_smoothings, n_nodes, n)."""
-        units = self._operator.units(nodes)
+        units = np.zeros((self.n_nodes, len(nodes)))
+        units[nodes, np.arange(len(nodes))] = 1.0
         if self._root_mass is None:
             return self._filtered(units, smoothings)
         return np.asarray(self._filtered(units / self._root_mass, smoothings) * self._root_mass)

@@ -1,6 +1,6 @@
 """Fields on nodes × times: a kernel on the graph times a kernel on time, by whichever method is cheapest."""
 
-from graphmatern.inference.field.covariance import FieldGrid
+from graphmatern.inference.field.covariance import FieldEffects, FieldGrid
 from graphmatern.inference.field.fill_in import IterativeOptions
 from graphmatern.inference.field.learn import learn_field, update_field
 from graphmatern.inference.field.methods import choose_method, default_probes
@@ -10,6 +10,7 @@ from graphmatern.inference.field.time_kernel import TimeKernel
 from graphmatern.inference.field.time_kernel_files import time_kernel_from_plain, time_kernel_to_plain
 
 __all__ = [
+    "FieldEffects",
     "FieldGrid",
     "FieldMixture",
     "FieldPosterior",

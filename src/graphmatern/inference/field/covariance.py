@@ -69,9 +69,30 @@ class FieldGrid:
         """Whether every cell was observed."""
         return self.n_observed == self.y.size
 
-    def data(self, constant: bool) -> Floats:
-        """The values and, where the mean is a constant, ones, 0 where nothing was observed; shape (1 or 2, ...)."""
-        return np.stack([self.y, self.observed.astype(np.float64)] if constant else [self.y])
+    def data(self, design: Floats) -> Floats:
+        """The values and linear effects of the grid's nodes (n_nodes, p), 0 where nothing was observed.
+
+        Returns
+        -------
+        ndarray, shape (1 + p, n_times, n_nodes)
+        """
+        return np.concatenate([self.y[None], self.observed * design.T[:, None, :]])
+
+
+@dataclass(frozen=True, eq=False)
+class FieldEffects:
+    """Linear effects of the mean, the same at all times.
+
+    Attributes
+    ----------
+    design : ndarray, shape (n_graph_nodes, p)
+        At every node of the graph; a constant mean is a column of ones.
+    precision : float
+        Prior precision of their coefficients; 0 for a flat prior.
+    """
+
+    design: Floats
+    precision: float = 0.0
 
 
 class ObservedBasis:

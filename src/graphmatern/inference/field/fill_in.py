@@ -1,4 +1,4 @@
-"""Grids with holes: missing values by conjugate gradients, their log-determinant by Lanczos quadrature.
+"""Grids with gaps: missing values by conjugate gradients, their log-determinant by Lanczos quadrature.
 
 With C the covariance of the whole grid, o its observed and m its missing cells, A = (C⁻¹)_mm is the conditional
 precision of the missing values given the observed ones. Solves with C, and so products with A, are quick in the modes.

@@ -51,7 +51,7 @@ def choose_method(grid: FieldGrid, wanted: str, order: int | None = None) -> tup
         if seconds("state-space", grid, order) < worth * seconds(method, grid):
             method = "state-space"
     if method == "dense":
-        reason = f"{n:,} cells with holes: one Cholesky factor, exact"
+        reason = f"{n:,} cells with gaps: one Cholesky factor, exact"
         needed = 8 * 4 * n**2
     elif method == "kronecker":
         reason = f"all {times:,} × {nodes:,} cells are observed: Kronecker algebra, exact"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from graphmatern.inference.field.covariance import FieldCovariance, ObservedBasis
+from graphmatern.inference.field.covariance import FieldCovariance, FieldEffects, ObservedBasis
 from graphmatern.inference.field.posterior import FieldPosterior, gather_evidence
 from graphmatern.inference.field.state_space import StateSpace
 from graphmatern.inference.field.systems import FewCells, FieldSystem, ManyCells, WholeGrid
@@ -42,7 +42,7 @@ class _Evaluation(NamedTuple):
 
 
 class FieldObjective:
-    """Negative log marginal likelihood of the observed cells, a constant mean integrated out under a flat prior.
+    """Negative log marginal likelihood of the observed cells, linear effects of the mean integrated out.
 
     It is a function of the free parameters of the kernel on the graph and of that on time, unconstrained, and last of
     the logarithm of the noise variance.
@@ -55,8 +55,8 @@ class FieldObjective:
         Kernel on time; likewise.
     grid : FieldGrid
         The observations.
-    constant : bool
-        Whether the mean is an unknown constant rather than 0.
+    effects : FieldEffects
+        Linear effects of the mean.
     method : {"kronecker", "dense", "state-space", "iterative"}
         How to solve.
     options : IterativeOptions
@@ -77,7 +77,7 @@ class FieldObjective:
         time: TimeKernel,
         grid: FieldGrid,
         *,
-        constant: bool,
+        effects: FieldEffects,
         method: str,
         options: IterativeOptions,
         noise: Coordinate | None = None,
@@ -86,7 +86,7 @@ class FieldObjective:
         self.bound = bound
         self.time = time
         self.grid = grid
-        self.constant = constant
+        self.effects = effects
         self.method = method
         self.options = options
         self.coordinates = [PriorsAndBounds().coordinate("noise") if noise is None else noise]
@@ -136,7 +136,7 @@ class FieldObjective:
         time, weights, rho = self.time_covariance(), self.bound.weights(), float(np.exp(theta[-1]))
         self._latest = None  # its memory is needed
         system = self.system(time.detach().numpy(), weights.detach().cpu().numpy(), rho)
-        evidence, solved = gather_evidence(system, self.constant, system.log_determinant(), in_fit=True)
+        evidence, solved = gather_evidence(system, self.effects, system.log_determinant(), in_fit=True)
         if isinstance(system, ManyCells):
             self._filled = system.filled
         self._latest = theta.copy(), system
@@ -153,7 +153,7 @@ class FieldObjective:
         """Condition on the observations, at some parameters; later evaluations change nothing about it."""
         del sites
         system = self.system_at(theta)
-        return FieldPosterior(self.bound.spectrum, copy.deepcopy(self.time), system, constant=self.constant)
+        return FieldPosterior(self.bound.spectrum, copy.deepcopy(self.time), system, effects=self.effects)
 
     def value(self, theta: Floats) -> float:
         """Return the value alone, which takes a fraction of the time that the derivatives take."""
@@ -173,11 +173,15 @@ class FieldObjective:
         gradient : ndarray, shape (n_free + 1,)
         """
         at = self._evaluate(theta)
-        # C changes −2 log p by tr C⁻¹∂C − vᵀ∂C v − c hᵀC⁻¹∂C C⁻¹h: v = C⁻¹(y − βh), c the variance of β.
+        # C changes −2 log p by tr C⁻¹∂C − vᵀ∂C v − Σ c_i u_iᵀ∂C u_i: v = C⁻¹(y − Hβ), and u_i = C⁻¹H e_i with c and e
+        # the eigenpairs of the covariance of β.
         fields, factors = at.solved[:1], np.ones(1)
-        if self.constant:
-            beta, variance = at.evidence.effects.mean[0], at.evidence.effects.covariance[0, 0]
-            fields, factors = np.stack([at.solved[0] - beta * at.solved[1], at.solved[1]]), np.array([1.0, variance])
+        found = at.evidence.effects
+        if found.count:
+            spread, turn = np.linalg.eigh(found.covariance)
+            residual = at.solved[0] - np.tensordot(found.mean, at.solved[1:], 1)
+            fields = np.concatenate([residual[None], np.tensordot(turn.T, at.solved[1:], 1)])
+            factors = np.append(1.0, spread)
         change = at.system.trace_derivatives()
         change.add(at.system.form_derivatives(fields, factors), -1.0)
         on_graph = np.zeros(len(self._raw))

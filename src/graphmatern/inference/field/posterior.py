@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.graph import Spectrum
+    from graphmatern.inference.field.covariance import FieldEffects
     from graphmatern.inference.field.systems import FieldSystem
     from graphmatern.inference.field.time_kernel import TimeKernel
 
@@ -29,11 +30,12 @@ __all__ = ["FieldMixture", "FieldPosterior", "gather_evidence"]
 
 
 def gather_evidence(
-    system: FieldSystem, constant: bool, log_determinant: float, *, in_fit: bool = False
+    system: FieldSystem, effects: FieldEffects, log_determinant: float, *, in_fit: bool = False
 ) -> tuple[GaussianEvidence, Floats]:
-    """Marginal likelihood of the observations, and C⁻¹ of values and ones; shape (1 or 2, n_times, n_nodes)."""
-    forms, solved = system.forms(system.grid.data(constant), in_fit=in_fit)
-    evidence = GaussianEvidence(Effects(int(constant)))
+    """Marginal likelihood of the observations, and C⁻¹ of values and effects; shape (1 + p, n_times, n_nodes)."""
+    design = effects.design[system.grid.nodes]
+    forms, solved = system.forms(system.grid.data(design), in_fit=in_fit)
+    evidence = GaussianEvidence(Effects(design.shape[1], effects.precision))
     evidence.add(log_determinant, forms, 1, system.grid.n_observed)
     return evidence, solved
 
@@ -41,8 +43,8 @@ def gather_evidence(
 class FieldPosterior:
     """Predictions at cells: pairs of a time and a node, or all pairs of some times and some nodes.
 
-    A constant mean β has a flat prior (ordinary kriging): with d = 1 − kᵀC⁻¹h the mean is β̂ + kᵀC⁻¹(y − β̂h) and the
-    variance grows by d² var(β).
+    Coefficients β of linear effects h are integrated out (universal kriging): with d = h − HᵀC⁻¹k the mean is
+    hᵀβ̂ + kᵀC⁻¹(y − Hβ̂) and the variance grows by dᵀ cov(β) d.
 
     Parameters
     ----------
@@ -52,31 +54,28 @@ class FieldPosterior:
         Kernel on time, with the parameters of ``system``.
     system : FieldSystem
         Equations of the observed cells.
-    constant : bool
-        Whether the mean is an unknown constant rather than 0.
+    effects : FieldEffects
+        Linear effects of the mean.
 
     Attributes
     ----------
     time : TimeKernel
         Kernel on time.
-    constant, constant_variance : float
-        Mean and variance of β; 0 where there is none.
+    coefficients, coefficient_covariance : ndarray, shape (p,) and (p, p)
+        Mean and covariance of β.
     """
 
-    def __init__(self, spectrum: Spectrum, time: TimeKernel, system: FieldSystem, *, constant: bool) -> None:
+    def __init__(self, spectrum: Spectrum, time: TimeKernel, system: FieldSystem, *, effects: FieldEffects) -> None:
         self._basis = spectrum.basis
         self.time = time
         self.system = system
         self._weights = system.covariance.weights
-        self._evidence, solved = gather_evidence(system, constant, 0.0)
-        self.constant, self.constant_variance = 0.0, 0.0
-        self._ones: Floats | None = None
-        self._residual = solved[0]
-        if constant:
-            effects = self._evidence.effects
-            self.constant, self.constant_variance = float(effects.mean[0]), float(effects.covariance[0, 0])
-            self._ones = solved[1]
-            self._residual = solved[0] - self.constant * solved[1]
+        self._evidence, solved = gather_evidence(system, effects, 0.0)
+        found = self._evidence.effects
+        self._design, self._solved = effects.design, solved[1:]
+        self.coefficients = found.mean if found.count else np.zeros(0)
+        self.coefficient_covariance = found.covariance if found.count else np.zeros((0, 0))
+        self._residual = solved[0] - np.tensordot(self.coefficients, self._solved, 1)
 
     def log_marginal_likelihood(self) -> tuple[float, float]:
         """Log marginal likelihood, the constant included, and its standard error, 0 where it is exact."""
@@ -104,22 +103,24 @@ class FieldPosterior:
             (wanted * self._weights) @ basis[grid.nodes].T,
             pairs,
             node_variance=wanted**2 @ self._weights,
+            node_design=self._design[nodes],
         )
 
     def _sensitivity(self, cells: Cells) -> Floats:
-        """How predictions change with the constant; shape ``cells.shape``."""
-        assert self._ones is not None
-        return 1.0 - self.system.project(cells, self._ones)
+        """How predictions change with the coefficients; shape (p, *cells.shape)."""
+        return cells.design() - np.stack([self.system.project(cells, one) for one in self._solved])
 
     def mean(self, cells: Cells) -> Floats:
         """Posterior means; shape ``cells.shape``."""
-        return self.constant + self.system.project(cells, self._residual)
+        level = np.tensordot(self.coefficients, cells.design(), 1)
+        return np.asarray(level + self.system.project(cells, self._residual))
 
     def variance(self, cells: Cells) -> Floats:
         """Posterior variances; shape ``cells.shape``."""
         variance = cells.prior_variance() - self.system.explained(cells)
-        if self._ones is not None:
-            variance = variance + self.constant_variance * self._sensitivity(cells) ** 2
+        if len(self.coefficients):
+            d = self._sensitivity(cells)
+            variance = variance + np.einsum("i...,ij,j...->...", d, self.coefficient_covariance, d)
         return np.maximum(variance, 0.0)  # rounding may leave a little less
 
     # ------------------------------------------------------------------ what estimators ask, of this or of a mixture
@@ -132,6 +133,11 @@ class FieldPosterior:
     def weights(self) -> Floats:
         """Of this, as of the components of a mixture; shape (1,)."""
         return np.ones(1)
+
+    @property
+    def components(self) -> list[FieldPosterior]:
+        """The components: there is no other."""
+        return [self]
 
     @property
     def noises(self) -> Floats:
@@ -159,9 +165,9 @@ class FieldPosterior:
             crosses = cells.time[t[part], :, None] * cells.nodes[s[part], None, :] * observed
             for column, solved in enumerate(self.system.solve(crosses), start):
                 covariance[:, column] -= self.system.project(cells, solved)
-        if self._ones is not None:
+        if len(self.coefficients):
             d = self._sensitivity(cells)
-            covariance += self.constant_variance * np.outer(d, d)
+            covariance += d.T @ self.coefficient_covariance @ d
         return np.asarray(0.5 * (covariance + covariance.T))
 
     def _paths(self, times: Floats) -> Callable[[np.random.Generator], Floats]:
@@ -182,16 +188,18 @@ class FieldPosterior:
         joined, place = np.unique(np.concatenate([grid.times, times]), return_inverse=True)
         draw = self._paths(joined)
         draws = np.empty((n_samples, len(times), len(nodes)))
+        level = np.tensordot(self.coefficients, cells.design(), 1)
         for k in range(n_samples):
             paths = draw(rng)[place] * np.sqrt(self._weights)
             prior = paths[:n_old] @ basis[grid.nodes].T
             noise = np.sqrt(self.system.covariance.rho) * rng.standard_normal(grid.shape)
             drawn = self.system.solve(((prior + noise) * grid.observed)[None])[0]
             correction = self.system.project(cells, self._residual - drawn)
-            draws[k] = self.constant + paths[n_old:] @ basis[nodes].T + correction
-        if self._ones is not None:
-            shift = np.sqrt(self.constant_variance) * rng.standard_normal(n_samples)
-            draws += shift[:, None, None] * self._sensitivity(cells)
+            draws[k] = level + paths[n_old:] @ basis[nodes].T + correction
+        if len(self.coefficients):
+            root = np.linalg.cholesky(self.coefficient_covariance)
+            shift = rng.standard_normal((n_samples, len(root))) @ root.T
+            draws += np.tensordot(shift, self._sensitivity(cells), 1)
         return draws
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
-    from graphmatern.inference.field.covariance import FieldGrid
+    from graphmatern.inference.field.covariance import FieldEffects, FieldGrid
     from graphmatern.inference.field.fill_in import IterativeOptions
     from graphmatern.inference.field.time_kernel import FreeNumber
     from graphmatern.inference.learning.priors import Prior
@@ -64,8 +64,8 @@ class FieldProblem:
         Kernel on time with starting values; by default Matérn 3/2, started from the data. It is not changed.
     grid : FieldGrid
         The observations.
-    constant : bool
-        Whether the mean is an unknown constant rather than 0.
+    effects : FieldEffects
+        Linear effects of the mean.
     normalized : bool
         Which Laplacian.
     n_eigenpairs : int, optional
@@ -88,7 +88,7 @@ class FieldProblem:
     kernel: Kernel | None
     time_kernel: Any
     grid: FieldGrid
-    constant: bool
+    effects: FieldEffects
     normalized: bool
     n_eigenpairs: int | None
     method: str
@@ -159,7 +159,7 @@ class FieldModel(Family):
         time, rules = time_kernel_of(problem), problem.rules
         of_time: list[Prior] | None = None
         if problem.integrate:
-            spread = variance_of(problem.grid.y[problem.grid.observed], problem.constant)
+            spread = variance_of(problem.grid.y[problem.grid.observed], bool(problem.effects.design.shape[1]))
             priors = weak_priors(problem.graph, problem.normalized, rules, spread)
             rules = PriorsAndBounds(rules.bounds, priors)
             of_time = time_priors(time, median_gap(problem.grid.times), float(np.ptp(problem.grid.times)))
@@ -178,7 +178,7 @@ class FieldModel(Family):
             self.bound,
             self.time,
             part,
-            constant=problem.constant,
+            effects=problem.effects,
             method=method,
             options=options,
             noise=self.noise,

@@ -186,8 +186,8 @@ class StateSpace(FieldSystem):
         factor, failed = la.lapack.dpotrf(new, lower=1)
         if failed:
             raise NumericalError(
-                "the filter lost its digits. Likely causes: (a) a noise variance near 0: raise it; (b) parameters that "
-                "are not finite."
+                "the filter lost its accuracy. Likely causes: (a) a noise variance near 0: raise it; (b) parameters "
+                "that are not finite."
             )
         gain, _ = la.lapack.dtrtrs(factor, cross, lower=1)
         return _Step(places, rows, factor, gain, covariance - gain.T @ gain)

@@ -1,4 +1,4 @@
-"""Ways to solve with the covariance of a grid's observed cells: whole grids, few cells, many with holes.
+"""Ways to solve with the covariance of a grid's observed cells: whole grids, few cells, many with gaps.
 
 Write C for the covariance of the whole grid and o, m for its observed and missing cells.
 
@@ -57,6 +57,8 @@ class Cells:
         Row of ``times`` and row of ``nodes`` of every cell; by default all pairs.
     node_variance : ndarray, shape (n_new_nodes,)
         k_S(s, s).
+    node_design : ndarray, shape (n_new_nodes, p)
+        Linear effects at the new nodes.
     """
 
     def __init__(
@@ -68,13 +70,14 @@ class Cells:
         pairs: tuple[Longs, Longs] | None = None,
         *,
         node_variance: Floats,
+        node_design: Floats,
     ) -> None:
         self.times = times
         self.nodes = nodes
         self.pairs = pairs
         self._kernel = kernel
         self._grid_times = grid_times
-        self._node_variance = node_variance
+        self._node_variance, self._node_design = node_variance, node_design
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -85,6 +88,13 @@ class Cells:
     def time(self) -> Floats:
         """k_T between new times and those of the grid, which not every system needs; shape (n_new_times, n_times)."""
         return self._kernel.values(self.times, self._grid_times)
+
+    def design(self) -> Floats:
+        """Linear effects of the cells; shape (p, *shape)."""
+        rows = self._node_design.T
+        if self.pairs is None:
+            return np.broadcast_to(rows[:, None, :], (len(rows), *self.shape))
+        return np.asarray(rows[:, self.pairs[1]])
 
     def prior_variance(self) -> Floats:
         """Prior variances of the cells."""

@@ -99,7 +99,7 @@ class TimeKernel:
 
     @property
     def order(self) -> int | None:
-        """Derivatives that make the process Markov; None where none do, or nobody knows."""
+        """Derivatives that make the process Markov; None if there are none, or it is not known."""
         return markov_order(self.kernel)
 
     def rate_and_variance(self) -> torch.Tensor:

@@ -11,7 +11,7 @@ from graphmatern.errors import ModelFileError
 
 __all__ = ["time_kernel_from_plain", "time_kernel_to_plain"]
 
-# Kernels of one input, and those arguments of their constructors that are no parameters.
+# Kernels of one input, and those arguments of their constructors that are not parameters.
 _KNOWN = {
     "ConstantKernel": (),
     "CosineKernel": (),

@@ -65,7 +65,7 @@ class Registered(Prior):
 
 
 def time_priors(time: TimeKernel, gap: float, span: float) -> list[Prior] | None:
-    """Proper priors of all that is learned; None where some number has no scale, and nobody said anything about it.
+    """Proper priors of all that is learned; None if the scale of some number is unknown and no prior was given.
 
     Registered ones count. Lengthscales and periods have log-normal ones around the geometric mean of gap and span,
     within a factor of 13 with 95 %, or from gap to span where that is more; other positive numbers around their start,

@@ -33,6 +33,7 @@ from graphmatern.inference.learning.rehearsal import rehearse
 from graphmatern.inference.mixture import Mixture
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.inference.sites.objective import SiteObjective
+from graphmatern.inference.sites.recorded import RecordedObjective
 from graphmatern.inference.threads import small_matrix_threads
 from graphmatern.likelihoods import Gaussian
 
@@ -55,7 +56,8 @@ _DOUBT = 2.0  # nats by which an optimum that rounding touches must be better th
 _ALL_NOISE = 0.1  # prior variance, relative to the noise, at which a search may have missed a better optimum
 _LESS = 3.0  # by which the logarithm of the noise is lowered to look for it
 _ENOUGH_TO_START = 1e-2  # nats to be gained at which a search for a start may stop
-_ROUNDS = 4  # times that sites are begun afresh, at most
+_ENOUGH_NEARBY = 2e-4  # at which one with a good picture of the curvature may
+_ROUNDS = 4  # restarts of the sites, at most
 
 
 def learn(problem: Problem, engine: str = "auto", known: Known | None = None) -> Fit:
@@ -231,7 +233,8 @@ def update_weights(problem: Problem, name: str, integrated: Integrated, likeliho
 def _objective(engine: Engine, problem: Problem, known: Known | None) -> Any:
     """The negative log evidence: exact for Gaussian noise, else its bound at the best sites."""
     if problem.exact:
-        return GaussianObjective(engine, problem)
+        kept = problem.search.journal is not None and known is None
+        return RecordedObjective(engine, problem) if kept else GaussianObjective(engine, problem)
     return SiteObjective(engine, problem, None if known is None else known.sites)
 
 
@@ -321,8 +324,7 @@ def _search_candidate(
         engine.prepare(start[: len(engine.coordinates)])
         if objective.information is not None:
             hessian = _with_priors_curvature(objective, coordinates)
-        # With the curvature known, fewer steps lead as near.
-        enough = to_gain if to_gain is not None else objective.to_gain if hint is None else max(2e-4, objective.to_gain)
+        nearby = hint is not None or engine.rough
 
         def search(start: Floats) -> Optimum:
             return search_minimum(
@@ -332,7 +334,7 @@ def _search_candidate(
                 problem.search,
                 hessian=hessian,
                 first_step=objective.first_step,
-                to_gain=enough,
+                to_gain=_enough(objective, engine, nearby, to_gain),
                 longest_step=engine.longest_step,
             )
 
@@ -348,14 +350,22 @@ def _search_candidate(
                         elsewhere = search(rival)
                         count += elsewhere.n_evaluations
                         optimum = min(optimum, elsewhere, key=lambda one: one.value)
-            if not objective.begin_afresh(optimum, penalised):
+            curvature = optimum.hessian if engine.rough else None
+            if not objective.restart(optimum, penalised):
                 break
-            start = optimum.position
+            start, hessian = optimum.position, hessian if curvature is None else curvature
         if not problem.exact:  # what was approximate on the way is to be exact now
             objective.finish()
             value, gradient = penalised(optimum.position)
             optimum = replace(optimum, value=value, gradient=gradient)
         return replace(optimum, n_evaluations=count), objective, penalised
+
+
+def _enough(objective: Any, engine: Engine, nearby: bool, to_gain: float | None) -> float:
+    """Nats to be gained at which a search may stop: more while evaluations are rough, or the curvature is known."""
+    if to_gain is None:
+        to_gain = max(_ENOUGH_NEARBY, objective.to_gain) if nearby else objective.to_gain
+    return max(to_gain, _ENOUGH_TO_START) if engine.rough else to_gain
 
 
 def _start_of_simpler(problem: Problem, engine: Engine) -> Floats | None:
@@ -464,6 +474,7 @@ def search_minimum(
                 hessian=guess,
                 first_step=first_step,
                 longest_step=longest_step,
+                variances=np.array([one.is_variance for one in coordinates]),
                 **({} if to_gain is None else {"to_gain": to_gain}),
                 progress=search.progress,
             )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import lsq_linear, minimize
 from tqdm import tqdm
 
 from graphmatern.errors import NumericalError
@@ -45,9 +45,11 @@ class Optimum:
     n_evaluations : int
         Evaluations of the objective.
     converged : bool
-        Whether the optimiser was satisfied.
+        Whether the optimiser converged.
     message : str
         Why it stopped.
+    hessian : ndarray, shape (n_parameters, n_parameters), optional
+        What BFGS takes for the curvature there.
     """
 
     position: Floats
@@ -56,6 +58,7 @@ class Optimum:
     n_evaluations: int
     converged: bool
     message: str
+    hessian: Floats | None = None
 
 
 def find_minimum(
@@ -71,6 +74,7 @@ def find_minimum(
     first_step: float = 1.0,
     to_gain: float = 2e-4,
     longest_step: float = 2.0,
+    variances: NDArray[np.bool_] | None = None,
     progress: bool | None = None,
 ) -> Optimum:
     """Minimise a function of its value and gradient.
@@ -101,6 +105,9 @@ def find_minimum(
         hundredths of a standard error of the optimum.
     longest_step : float
         Longest step of BFGS in any direction: never more than a factor of e² at once by default.
+    variances : ndarray of bool, shape (n_parameters,), optional
+        Which parameters are logarithms of variances. The Fisher information describes variances themselves much
+        further than their logarithms, and steps that follow it are taken in these.
     progress : bool, optional
         Whether to show a progress bar; by default, where the error stream is a terminal.
 
@@ -127,13 +134,15 @@ def find_minimum(
                 hessian = max(1.0, size) * np.eye(len(start))
             steps = max_iterations if callable(hessian) else min(max_iterations, _BFGS_STEPS)
             where = start, at_start, low, high
-            optimum, model = _quasi_newton(counted, *where, hessian, steps, to_gain, longest_step)
+            linear = variances if variances is not None and callable(hessian) else np.zeros(len(start), dtype=bool)
+            optimum, model = _quasi_newton(counted, *where, hessian, steps, to_gain, longest_step, linear)
             optimum = counted.that_worked(optimum, low, high)
             # Where the curvature is large and known, so may derivatives be.
             bearable = np.clip(_NEAR * np.sqrt(np.maximum(np.diag(model), 0.0)), _STEEP, _STEEPER)
             steep = not trusted and _steepest(optimum.position, optimum.gradient / bearable, low, high) > 1.0
             if (optimum.converged and not steep) or (steps == max_iterations and not callable(hessian)):
-                return replace(optimum, n_evaluations=counted.count, converged=optimum.converged and not steep)
+                settled = optimum.converged and not steep
+                return replace(optimum, n_evaluations=counted.count, converged=settled, hessian=model)
             # In a curved valley L-BFGS forgets what no longer holds.
             start, at_start = optimum.position, (optimum.value, optimum.gradient)
         size = max(1.0, float(np.abs(at_start[1]).max(initial=0.0)) / first_step)
@@ -222,35 +231,37 @@ def _quasi_newton(
     steps: int,
     to_gain: float,
     longest_step: float,
+    linear: NDArray[np.bool_],
 ) -> tuple[Optimum, Floats]:
     """BFGS within bounds from a guess of the Hessian, for costly objectives; the optimum and the Hessian there.
 
-    Where the guess is a function, it is called again after every step far from the minimum: Fisher scoring.
+    Where the guess is a function, it is called again after every step far from the minimum: Fisher scoring. Of
+    parameters that are logarithms, ``linear`` says for which the objective is more nearly quadratic without them.
     """
     model = np.empty(0) if callable(hessian) else hessian
     position, count = start, 1
     value, gradient = at_start
-    expected, size = np.inf, 1.0
+    expected, at_once = np.inf, True
     for _ in range(steps):
         # A step that was too long has shown a curvature that the information does not know.
-        if callable(hessian) and (not len(model) or (expected > _FAR and size > 0.5)):
+        if callable(hessian) and (not len(model) or (expected > _FAR and at_once)):
             model = with_curvature(hessian())
-        free = ~_held(position, gradient, low, high)
-        direction = np.zeros_like(position)
-        direction[free] = -np.linalg.solve(model[np.ix_(free, free)], gradient[free])
-        expected = -0.5 * float(gradient @ direction)
-        if expected < to_gain:
-            return Optimum(position, value, gradient, count, True, f"less than {to_gain:g} nats to gain"), model
-        longest = min(1.0, longest_step / float(np.abs(direction).max()))
-        size = longest
+        radius, at_once = longest_step, True
         while True:
-            trial = np.clip(position + size * direction, low, high)
+            least, most = np.maximum(low - position, -radius), np.minimum(high - position, radius)
+            step = _step_within(model, gradient, _relative(least, linear), _relative(most, linear))
+            gain = -float(gradient @ step + 0.5 * step @ (model @ step))
+            if at_once:
+                expected = gain
+            if expected < to_gain:
+                message = f"less than {to_gain:g} nats to gain"
+                return Optimum(position, value, gradient, count, True, message), model
+            trial = np.clip(position + _in_logarithms(step, linear), low, high)
             count += 1
             trial_value, trial_gradient = objective(trial)
-            if trial_value <= value + 1e-4 * float(gradient @ (trial - position)) or size < 1e-6:
+            if trial_value <= value - 1e-4 * gain or radius < 1e-6:
                 break
-            size *= 0.3
-        size /= longest
+            radius, at_once = 0.3 * float(np.abs(trial - position).max()), False
         step, change = trial - position, trial_gradient - gradient
         along = float(step @ change)
         if along > 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
@@ -263,6 +274,34 @@ def _quasi_newton(
         expected = np.inf  # a picture of the curvature that needs so many steps is not to be trusted
     settled = expected < 1e-2 or _steepest(position, gradient, low, high) < 1e-2
     return Optimum(position, value, gradient, count, settled, f"not converged after {count} evaluations"), model
+
+
+def _step_within(model: Floats, gradient: Floats, low: Floats, high: Floats) -> Floats:
+    """The step between bounds that a quadratic model, positive definite, expects to gain most; shape (n,).
+
+    Where one parameter must not go as far as the model says, the others take that into account: of two that can stand
+    for each other, cutting both short alike would lead nowhere.
+    """
+    step = -np.linalg.solve(model, gradient)
+    if ((step >= low) & (step <= high)).all():
+        return np.asarray(step)
+    free, step = high > low, np.zeros_like(gradient)
+    values, vectors = np.linalg.eigh(model[np.ix_(free, free)])
+    roots = np.sqrt(np.maximum(values, 1e-12 * values[-1]))
+    image = -(vectors.T @ gradient[free]) / roots
+    step[free] = lsq_linear(roots[:, None] * vectors.T, image, (low[free], high[free]), method="bvls").x
+    return np.asarray(np.clip(step, low, high))
+
+
+def _in_logarithms(step: Floats, linear: NDArray[np.bool_]) -> Floats:
+    """Steps of logarithms, from relative ones where ``linear``; those down to less than half are drawn out."""
+    return np.where(linear, np.log1p(np.maximum(step, -0.5)) + 2.0 * np.minimum(step + 0.5, 0.0), step)
+
+
+def _relative(step: Floats, linear: NDArray[np.bool_]) -> Floats:
+    """The inverse of `_in_logarithms`."""
+    half = -np.log(2.0)
+    return np.where(linear, np.expm1(np.maximum(step, half)) + 0.5 * np.minimum(step - half, 0.0), step)
 
 
 def with_curvature(hessian: Floats) -> Floats:

@@ -71,6 +71,11 @@ class Coordinate:
     prior: Prior | None = None
     value: Callable[[Floats], Floats] = np.exp
 
+    @property
+    def is_variance(self) -> bool:
+        """Whether it is the logarithm of something that the covariance of Gaussian observations is linear in."""
+        return self.label.rpartition(".")[2] in ("variance", "noise")
+
 
 @dataclass(frozen=True)
 class PriorsAndBounds:

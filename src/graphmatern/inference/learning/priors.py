@@ -268,7 +268,8 @@ class PCPrior(Prior):
     ----------
     below : float, optional
         Of a lengthscale: it is below this with the probability given. Short lengthscales are the complex ones;
-        1 / lengthscale is exponential, as in two dimensions.
+        1 / lengthscale is exponential, as in two dimensions. Of the mixing of `BYM2`, a share: likewise; much mixing is
+        complex, how much depends on the map (Riebler et al. 2016).
     above : float, optional
         Of a variance or the noise: its square root, a standard deviation σ, is above this with the probability given.
         Large ones are complex; σ is exponential.
@@ -282,6 +283,8 @@ class PCPrior(Prior):
     PCPrior(below=1.0, above=None, probability=0.05)
     >>> gm.PCPrior(above=3.0, probability=0.01)  # of a variance: a standard deviation, hardly above 3
     PCPrior(below=None, above=3.0, probability=0.01)
+    >>> gm.PCPrior(below=0.5, probability=2 / 3).probability > 0.6  # of mixing: more likely below a half than above
+    True
     """
 
     below: float | None = None
@@ -322,5 +325,6 @@ class PCPrior(Prior):
         return np.asarray(np.log(exponential / rate) / p)
 
     def suitable(self, label: str) -> bool:
-        """Whether it suits a parameter: a lengthscale, or a variance."""
-        return label.rpartition(".")[2] in (("lengthscale",) if self.below is not None else ("variance", "noise"))
+        """Whether it suits a parameter: a lengthscale (or, on a map, mixing), or a variance."""
+        word = label.rpartition(".")[2]
+        return word in (("lengthscale", "mixing") if self.below is not None else ("variance", "noise"))

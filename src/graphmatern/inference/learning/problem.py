@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from graphmatern.graph import Graph
     from graphmatern.inference.features.matrix import FeatureMatrix
     from graphmatern.inference.learning.integrate import Integrated
+    from graphmatern.inference.learning.journal import Journal
     from graphmatern.inference.learning.parameters import Coordinate, Objective
     from graphmatern.inference.observations import Observations
     from graphmatern.kernels import Kernel
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fit", "Known", "Problem", "Search"]
 
-_LEAST_CURVATURE = 1e-4  # in nats, per squared logarithm: less is no peak, but rounding
+_LEAST_CURVATURE = 1e-4  # in nats, per squared logarithm: less is not a peak, but rounding
 _UPDATES = 10  # of the sites, about, at one set of parameters
 
 
@@ -49,6 +50,8 @@ class Search:
         Of those draws.
     progress : bool, optional
         Whether to show progress; by default, where the error stream is a terminal.
+    journal : Journal, optional
+        Where every evaluation is written down, for a search that may have to begin again.
     """
 
     optimizer: str | None = "quasi-newton"
@@ -57,6 +60,7 @@ class Search:
     n_restarts: int = 0
     seed: int | None = None
     progress: bool | None = None
+    journal: Journal | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +109,7 @@ class Problem:
     device, dtype : str
         Where the products of the moments engine are computed, and in which numbers.
     effect_precision : float
-        Prior precision of the coefficients of linear effects; 0 for a flat prior, which Gaussian noise bears.
+        Prior precision of the coefficients of linear effects; 0 for a flat prior, which Gaussian noise allows.
     max_seconds : float, optional
         What a fit may be predicted to take.
     compares : bool

@@ -10,7 +10,6 @@ import numpy as np
 from graphmatern.errors import GraphMaternError, NumericalError
 from graphmatern.graph import Graph
 from graphmatern.inference.learning.optimize import curvature
-from graphmatern.inference.observations import Observations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["is_large", "neighbourhood", "part_of_graph", "part_of_observations", "rehearse"]
+__all__ = ["is_large", "may_be_parted", "neighbourhood", "part_of_graph", "part_of_observations", "rehearse"]
 
 _LARGE = 60_000  # nodes
 _PARTS, _PART_SHARE, _PART_NODES = 8, 30, (12_000, 40_000)
@@ -34,10 +33,10 @@ _TO_GAIN = 2e-3  # nats
 
 def is_large(problem: Problem) -> bool:
     """Whether a part of the graph should be fitted first."""
-    return problem.graph.n_nodes >= _LARGE and _may_be_parted(problem)
+    return problem.graph.n_nodes >= _LARGE and may_be_parted(problem)
 
 
-def _may_be_parted(problem: Problem) -> bool:
+def may_be_parted(problem: Problem) -> bool:
     """Whether a part of the problem has the same parameters."""
     kernel = problem.kernel
     held = set() if kernel is None else set(getattr(kernel, "fixed", ())) - {"nu"}
@@ -91,13 +90,8 @@ def part_of_graph(problem: Problem) -> Problem | None:
     place[kept] = np.arange(len(kept))
     masses = None if graph.masses is None else graph.masses[kept]
     rows = np.flatnonzero(place[observed.nodes] >= 0)
-    observations = Observations(
-        place[observed.nodes[rows]],
-        observed.y[rows],
-        observed.node_design[kept],
-        None if observed.noise is None else observed.noise[rows],
-        None if observed.offset is None else observed.offset[rows],
-    )
+    some = observed.take(rows)
+    observations = replace(some, nodes=place[some.nodes], node_design=observed.node_design[kept])
     if observations.count < _PART_OBSERVATIONS:
         return None
     return replace(
@@ -111,7 +105,7 @@ def part_of_graph(problem: Problem) -> Problem | None:
 def part_of_observations(problem: Problem, count: int) -> Problem | None:
     """The problem with some neighbourhoods of the observed nodes, ``count`` nodes; None where it would be another."""
     graph, observed = problem.graph, problem.observations
-    if not _may_be_parted(problem):
+    if not may_be_parted(problem):
         return None
     nodes = np.unique(observed.nodes)
     seeds = np.unique(np.random.default_rng(0).choice(nodes, _PARTS))
@@ -119,14 +113,7 @@ def part_of_observations(problem: Problem, count: int) -> Problem | None:
     kept = np.zeros(graph.n_nodes, dtype=bool)
     kept[near[np.isin(near, nodes)][:count]] = True
     rows = np.flatnonzero(kept[observed.nodes])
-    observations = Observations(
-        observed.nodes[rows],
-        observed.y[rows],
-        observed.node_design,
-        None if observed.noise is None else observed.noise[rows],
-        None if observed.offset is None else observed.offset[rows],
-    )
-    return replace(problem, observations=observations, search=replace(problem.search, n_restarts=0))
+    return replace(problem, observations=observed.take(rows), search=replace(problem.search, n_restarts=0))
 
 
 def neighbourhood(graph: Graph, seeds: Longs, size: int) -> Longs:

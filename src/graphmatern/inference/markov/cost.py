@@ -90,7 +90,7 @@ def sparse_cost(problem: Problem, nu: int) -> Cost | None:
 
 
 def block_cost(problem: Problem) -> Cost | None:
-    """Cost of factorising the block precision of a smoothness that is no integer; see `sparse_cost`."""
+    """Cost of factorising the block precision of a smoothness that is not an integer; see `sparse_cost`."""
     single = sparse_cost(problem, 1)
     if single is None or single.seconds > LONG:
         return single

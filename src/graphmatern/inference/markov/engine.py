@@ -39,12 +39,15 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["MarkovEngine"]
+__all__ = ["ROUGHLY", "MarkovEngine"]
+
+#: Relative error of covariances in a first search, where smoothnesses are approximate.
+ROUGHLY = 1e-2
 
 _OPEN_SECONDS = 5.0  # of one factorisation, for smoothnesses that are only tried
 _OPERATIONS_PER_SECOND = 3e10
 _LOG_RANGE = 30.0  # of the amplitude, either way; the variance has bounds of its own
-_ACCURATE = 1e-4  # estimated relative error up to which a smoothness that nobody asked for may be chosen
+_ACCURATE = 1e-4  # estimated relative error up to which a smoothness may be chosen unasked
 
 
 class MarkovEngine(Engine):
@@ -89,8 +92,9 @@ class MarkovEngine(Engine):
 
     @classmethod
     def rehearsal(cls, problem: Problem) -> Problem | None:
-        """Part of a large graph."""
-        return part_of_graph(problem) if is_large(problem) else None
+        """Part of a large graph, roughly where smoothnesses are approximate."""
+        part = part_of_graph(problem) if is_large(problem) else None
+        return None if part is None else replace(part, relative_error=max(problem.relative_error, ROUGHLY))
 
     @classmethod
     def candidates(cls, problem: Problem, groups: list[Group]) -> Sequence[Callable[[], Engine]]:

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
+    from graphmatern.inference.markov.determinants import Determinants
     from graphmatern.inference.markov.pencil import Pencil
-    from graphmatern.sparse import Analysis, BlockFactor, BlockInverse, Factor
+    from graphmatern.sparse import Analysis, BlockFactor, BlockInverse
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["BlockField", "BlockPrecision", "Determinants", "block_precision", "prior_draws"]
+__all__ = ["BlockField", "BlockPrecision", "block_precision", "prior_draws"]
 
 _MOST_SOLVED = 2**27  # entries of solutions for negative sites
 
@@ -81,62 +82,6 @@ def block_precision(graph: Graph, *, normalized: bool, n_threads: int | None = N
     """Return the `BlockPrecision`, made once and kept with the graph."""
     key = ("block precision", normalized, n_threads)
     return graph.cached(key, lambda: BlockPrecision(graph, normalized=normalized, n_threads=n_threads))
-
-
-class Determinants:
-    """log det (sI + Δ), and its derivative in log s, for some shifts; the latest are kept.
-
-    Parameters
-    ----------
-    precision : BlockPrecision
-        The Laplacian.
-    """
-
-    def __init__(self, precision: BlockPrecision) -> None:
-        self.precision = precision
-        self._factor: Factor | None = None
-        self._inverse: Any = None
-        self._known: dict[float, tuple[float, float]] = {}
-
-    def factor(self, shift: float) -> Factor:
-        """Factor of sI + Δ, valid until the next call."""
-        polynomial = self.precision.shifted
-        coefficients = np.array([shift, 1.0])
-        if self._factor is None:
-            self._factor = polynomial.analysis.factorize_lower(polynomial.lower(coefficients))
-        else:
-            polynomial.lower(coefficients, out=self._factor.lower_values)
-            self._factor.update_lower()
-        return self._factor
-
-    def __call__(self, shift: float) -> tuple[float, float]:
-        """Log det (I + Δ/s), and its derivative in log s."""
-        if shift not in self._known:
-            factor, n = self.factor(shift), self.precision.graph.n_nodes
-            self._inverse = factor.selected_inverse(self._inverse)
-            trace = float(self._inverse.diagonal_ordered().sum())
-            self._known[shift] = factor.logdet() - n * float(np.log(shift)), shift * trace - n
-            while len(self._known) > 256:
-                del self._known[next(iter(self._known))]
-        return self._known[shift]
-
-    def of_pencil(self, pencil: Pencil, shift: float) -> tuple[float, float, float]:
-        """Log |det (J₀ ⊗ I + J₁ ⊗ Δ/c)|, and its derivatives in ν (at the same c) and log c."""
-        assert pencil.zeros is not None
-        n = self.precision.graph.n_nodes
-        constant, slope = pencil.log_constant
-        value, in_nu, in_shift = n * constant, n * slope, 0.0
-        if pencil.power:
-            own, change = self(shift)
-            value, in_shift = value + pencil.power * own, pencil.power * change
-        for rate, rate_slope in zip(pencil.zeros.rates, pencil.zeros.rates_slope, strict=True):
-            own, change = self(float(shift / rate))
-            value, in_shift, in_nu = value + own, in_shift + change, in_nu - change * rate_slope / rate
-        return float(value), float(in_nu), float(in_shift)
-
-    def release(self) -> None:
-        """Give back the memory of factors."""
-        self._factor = self._inverse = None
 
 
 class BlockField:

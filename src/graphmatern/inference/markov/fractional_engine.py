@@ -1,4 +1,4 @@
-"""The Markov engine where the smoothness is no integer, or is learned.
+"""The Markov engine for smoothnesses that are not integers, or are learned.
 
 Its coordinates are log ν, log κ and a logarithm that stands in for the variance: z = log a − ν log(c + d), c = 2ν/κ², d
 the mean of the Laplacian's diagonal. At fixed z the average variance changes little with ν and κ, and an evaluation
@@ -6,7 +6,8 @@ needs no trace of K. Where something is said about the variance, it is moved its
 
 The number m of fields is chosen for the lengthscale at which a search begins, with room to spare, and stays the same in
 that search; the interval [c, cR] on which m fields keep the relative error promised is as wide as possible. An optimum
-beyond it makes for another search, with more fields.
+beyond it makes for another search, with more fields. On large graphs a search with few fields comes first: their number
+p counts with p³.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
 from graphmatern.inference.markov.cost import prefers_solves
-from graphmatern.inference.markov.engine import MarkovEngine
+from graphmatern.inference.markov.determinants import Average
+from graphmatern.inference.markov.engine import ROUGHLY, MarkovEngine
 from graphmatern.inference.markov.fractional import block_precision
 from graphmatern.inference.markov.fractional_process import BlockProcess, BlockWorkspace
 from graphmatern.inference.markov.pencil import matern_pencil
@@ -50,8 +52,10 @@ _LARGEST_RATIO = 1e9  # of (c + λ_max) / c: beyond, rounding shows
 _LOG_RANGE = 30.0  # of z, either way; the variance has bounds of its own
 _TYPICAL_UNKNOWNS = 7  # at every node
 _ROOM = 1.5  # times the lengthscale at which a search begins, for which fields are chosen
+_LITTLE_ROOM = 1.1  # where a rough search has just ended
+_LARGE = 10_000  # nodes for which that is worth it
 _MORE_ROOM = 3.0  # where no second search follows
-_PERTURBATION = 1e-3  # of the sites, for derivatives of the average variance
+_PERTURBATION = 1e-2  # of the sites, for derivatives of the average variance
 
 
 @lru_cache(maxsize=64)
@@ -77,13 +81,14 @@ class FractionalEngine(Engine):
         self._problem, self.groups = problem, groups
         self._given: Matern | None = problem.kernel  # type: ignore[assignment]
         self.relative_error = problem.relative_error
+        self.rough = False
         graph, normalized = problem.graph, bool(problem.normalized)
         self.precision = block_precision(graph, normalized=normalized, n_threads=problem.n_threads)
         self.workspace = BlockWorkspace(self.precision)
         self._mean_diagonal = float(self.precision.laplacian.diagonal().mean())
         self._terms: int | None = problem.settings.get("n_fields")
         self._ratio = 0.0 if self._terms is None else widest_ratio(self._terms, self.relative_error)
-        self._slopes: tuple[tuple[float, float, int], Floats] | None = None
+        self._averages: dict[tuple[float, float, int], Average] = {}  # the latest, those with derivatives too
         self._last: tuple[float, float] | None = None  # log ν and log κ of the last process
         held = set() if self._given is None else set(self._given.fixed)
         self._in_variance = moves_variance(problem, held)
@@ -121,6 +126,12 @@ class FractionalEngine(Engine):
     @cached_property
     def _base(self) -> Floats:
         """Where the kernel lies: log ν, log κ, and log σ² or z, whichever is moved; shape (3,)."""
+        values = {} if self._given is None else self._given.values()
+        return self._point(self._base_logs[0], self._base_logs[1], values.get("variance", 1.0))
+
+    @cached_property
+    def _base_logs(self) -> Floats:
+        """Log ν and log κ where the kernel lies; shape (2,)."""
         values = {} if self._given is None else self._given.values()  # where it was left open, ν = 1.5
         wanted = values.get("nu", 1.5), values.get("lengthscale", START_LENGTHSCALES[0])
         logs = np.log(wanted)
@@ -128,7 +139,7 @@ class FractionalEngine(Engine):
             for place, one in zip(np.flatnonzero(self._free), self.coordinates, strict=True):
                 if place < 2:
                     logs[place] = np.clip(logs[place], one.low, one.high)
-        return self._point(logs[0], logs[1], values.get("variance", 1.0))
+        return np.asarray(logs)
 
     def _point(self, log_nu: float, log_kappa: float, variance: float) -> Floats:
         unit = 1.0 if self._in_variance else self.unit_variance(log_nu, log_kappa)
@@ -195,9 +206,10 @@ class FractionalEngine(Engine):
     def _choose_terms(self, log_nu: float, log_kappa: float, room: float) -> None:
         """Take as many fields as lengthscales up to ``room`` times this one need."""
         needed = self._needed(log_nu, log_kappa + np.log(room)) if self._free[1] else self._needed(log_nu, log_kappa)
-        widest = min(_LARGEST_RATIO, widest_ratio(MOST_TERMS, self.relative_error))
-        self._terms = terms_for(min(needed, widest), self.relative_error)
-        self._ratio = widest_ratio(self._terms, self.relative_error)
+        error = max(self.relative_error, ROUGHLY) if self.rough else self.relative_error
+        widest = min(_LARGEST_RATIO, widest_ratio(MOST_TERMS, error))
+        self._terms = terms_for(min(needed, widest), error)
+        self._ratio = widest_ratio(self._terms, error)
 
     def prepare(self, position: Floats) -> None:
         """Choose the number of fields for a search from here."""
@@ -205,55 +217,75 @@ class FractionalEngine(Engine):
         gaussian = self._problem.likelihood.gaussian
         self._choose_terms(log_nu, log_kappa, _ROOM if gaussian else _MORE_ROOM)
 
+    def begin_roughly(self) -> None:
+        """Take few fields for a first search on a large graph."""
+        problem = self._problem
+        worth = problem.graph.n_nodes >= _LARGE and problem.search.optimizer == "quasi-newton"
+        self.rough = worth and problem.likelihood.gaussian and self.relative_error < ROUGHLY
+
     def refine(self, conditioned: Callable[[], Sequence[tuple[Conditioned, int]]]) -> bool:
-        """Whether the last search ended beyond the lengthscales for which fields were chosen."""
+        """Whether the last search was rough, or ended beyond the lengthscales for which fields were chosen."""
         del conditioned
-        if self._last is None or self._needed(*self._last) <= self._ratio:
+        if self._last is None or (not self.rough and self._needed(*self._last) <= self._ratio):
             return False
-        self._choose_terms(*self._last, _ROOM)
+        room = _LITTLE_ROOM if self.rough else _ROOM
+        self.rough = False
+        self._choose_terms(*self._last, room)
         return True
 
     def _without_scale(self, position: Floats) -> tuple[float, float]:
-        found = self._base.copy()
+        found = np.append(self._base_logs, 0.0)
         found[self._free] = position
         return float(found[0]), float(found[1])
 
     # ------------------------------------------------------------------ the prior variance
     def unit_variance(self, log_nu: float, log_kappa: float) -> float:
         """Average prior variance over the nodes at z = 0."""
-        pencil, c = self._pencil_at(log_nu, log_kappa), self._shift(log_nu, log_kappa)
-        n = self.precision.graph.n_nodes
-        field = self.workspace.field(pencil, c, np.zeros(n))
-        average = float(np.mean((pencil.white + field.output_variances()) / self.precision.root_mass**2))
+        average = self._average(log_nu, log_kappa, slopes=False).value
+        c = self._shift(log_nu, log_kappa)
         return average * float(np.exp(np.exp(log_nu) * np.log1p(self._mean_diagonal / c)))
 
     def unit_variance_slopes(self, log_nu: float, log_kappa: float) -> Floats:
-        """Derivatives of log `unit_variance` in log ν and log κ; shape (2,).
+        """Derivatives of log `unit_variance` in log ν and log κ; shape (2,)."""
+        average = self._average(log_nu, log_kappa, slopes=True)
+        slopes = np.array([average.in_nu / average.value, average.in_shift / average.value, 1.0])
+        return self._chain(slopes, float(np.exp(log_nu)), self._shift(log_nu, log_kappa))[:2]
+
+    def _average(self, log_nu: float, log_kappa: float, *, slopes: bool) -> Average:
+        """Average of 1/q over the nodes, its derivatives where they are asked for."""
+        pencil, c = self._pencil_at(log_nu, log_kappa), self._shift(log_nu, log_kappa)
+        key = float(log_nu), float(log_kappa), 2 * int(self._terms or 0) + slopes
+        if key not in self._averages:
+            found = self.workspace.determinants.average(pencil, c, slopes=slopes)
+            if found is None:
+                found = self._average_through_blocks(pencil, c, slopes=slopes)
+            while len(self._averages) > 3:
+                del self._averages[next(iter(self._averages))]
+            self._averages[key] = found
+        return self._averages[key]
+
+    def _average_through_blocks(self, pencil: Pencil, c: float, *, slopes: bool) -> Average:
+        """The same from the selected inverse of the prior precision.
 
         With W = w wᵀ ⊗ diag(1/m), tr J⁻¹W changes by −tr J⁻¹ ∂J J⁻¹W, which is the derivative in ε of
-        tr (J + εW)⁻¹ ∂J at ε = 0: by differences of traces, of fourth order, as they are smooth in ε.
+        tr (J + εW)⁻¹ ∂J at ε = 0: by differences of traces, of sixth order, as they are smooth in ε.
         """
-        key = log_nu, log_kappa, int(self._terms or 0)
-        if self._slopes is not None and self._slopes[0] == key:
-            return self._slopes[1]
-        pencil, c, nu = self._pencil_at(log_nu, log_kappa), self._shift(log_nu, log_kappa), float(np.exp(log_nu))
         inverse_mass = 1.0 / self.precision.root_mass**2
-        step = _PERTURBATION / float(inverse_mass.max())
         field = self.workspace.field(pencil, c, np.zeros(len(inverse_mass)))
-        average = float(np.mean((pencil.white + field.output_variances()) * inverse_mass))
+        value = float(np.mean((pencil.white + field.output_variances()) * inverse_mass))
+        if not slopes:
+            return Average(value, 0.0, 0.0)
+        step = _PERTURBATION / float(inverse_mass.max())
         weighted = field.traces(inverse_mass)[1]
         in_nu = pencil.white_slope * float(inverse_mass.sum())
         in_nu += 2.0 * float(pencil.output_slope @ weighted @ pencil.output)
         in_shift = 0.0
-        for factor, weight in ((-2, 1.0), (-1, -8.0), (1, 8.0), (2, -1.0)):
+        for factor, weight in ((-3, -1.0), (-2, 9.0), (-1, -45.0), (1, 45.0), (2, -9.0), (3, 1.0)):
             plain, _, mixed = self.workspace.field(pencil, c, factor * step * inverse_mass).traces(inverse_mass)
             own = np.sum(plain * pencil.constant_slope) + np.sum(mixed * pencil.linear_slope)
-            in_nu += weight * float(own) / (12.0 * step)
-            in_shift -= weight * float(np.sum(mixed * pencil.linear)) / (12.0 * step)
-        total = len(inverse_mass) * average
-        found = self._chain(np.array([in_nu / total, in_shift / total, 1.0]), nu, c)[:2]
-        self._slopes = key, found
-        return found
+            in_nu += weight * float(own) / (60.0 * step)
+            in_shift -= weight * float(np.sum(mixed * pencil.linear)) / (60.0 * step)
+        return Average(value, in_nu / len(inverse_mass), in_shift / len(inverse_mass))
 
     def average_variance(self, position: Floats) -> float:
         """Average prior variance over the nodes."""
@@ -291,11 +323,6 @@ class FractionalEngine(Engine):
         return found
 
     # ------------------------------------------------------------------ the fit
-    @classmethod
-    def rehearsal(cls, problem: Problem) -> Problem | None:
-        """Part of a large graph."""
-        return MarkovEngine.rehearsal(problem)
-
     def simpler(self) -> list[Callable[[], Engine]]:
         """Engines of integer smoothness: those within bounds, or the nearest where it is held."""
         if self._problem.search.optimizer is None or not self._free[1:].any():
@@ -304,14 +331,14 @@ class FractionalEngine(Engine):
             low, high = self._problem.rules.allowed("nu")
             possible = [nu for nu in (1, 2, 3) if low <= nu <= high] or [1]
         else:
-            possible = [int(np.clip(np.round(np.exp(self._base[0])), 1, 3))]
+            possible = [int(np.clip(np.round(np.exp(self._base_logs[0])), 1, 3))]
         return [lambda nu=nu: MarkovEngine(self._problem, self.groups, nu) for nu in possible]  # type: ignore[misc]
 
     def start_from(self, other: Engine, position: Floats) -> Floats:
         """Coordinates like those of an engine of integer smoothness, with the same correlations at long distances."""
         assert isinstance(other, MarkovEngine)
         nearest = float(other.precision.nu)
-        found = self._base.copy()
+        found = np.append(self._base_logs, 0.0) if self._free[2] else self._base.copy()
         if self._free[0]:
             found[0] = np.clip(np.log(nearest), self.coordinates[0].low, self.coordinates[0].high)
         log_kappa, log_a = other.point(position)
@@ -337,7 +364,6 @@ class FractionalEngine(Engine):
     def release(self) -> None:
         """Give back the memory of factors and selected inverses."""
         self.workspace.release()
-        self._slopes = None
 
     def report(self, position: Floats) -> dict[str, Any]:
         """Number of fields, and the relative error of the covariance here."""

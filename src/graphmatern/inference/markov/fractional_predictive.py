@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphmatern.inference.markov.fractional import BlockField, Determinants, prior_draws
+from graphmatern.inference.markov.determinants import Determinants
+from graphmatern.inference.markov.fractional import BlockField, prior_draws
 from graphmatern.inference.observations import sum_by_node
 from graphmatern.inference.process import Predictive
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from graphmatern.errors import NotPositiveDefiniteError
 from graphmatern.inference.dense import CovarianceConditioned
-from graphmatern.inference.markov.fractional import BlockField, Determinants
+from graphmatern.inference.markov.determinants import Determinants
+from graphmatern.inference.markov.fractional import BlockField
 from graphmatern.inference.markov.fractional_predictive import BlockPredictive
 from graphmatern.inference.observations import sum_by_node
 from graphmatern.inference.process import Conditioned, DataForms, Process, Solution

@@ -153,7 +153,7 @@ class MarkovPrecision:
         if not np.isfinite(found).all():
             raise NumericalError(
                 f"the precision of a Matérn process with ν = {nu}, κ = {lengthscale:.4g} and amplitude {amplitude:.4g} "
-                "is beyond the range of numbers. Likely causes: (a) a lengthscale near 0: raise it, or take the "
+                "overflows. Likely causes: (a) a lengthscale near 0: raise it, or use the "
                 "spectral engine; (b) a variance near 0."
             )
         return np.asarray(found)

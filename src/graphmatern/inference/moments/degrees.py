@@ -55,9 +55,9 @@ def truncation_errors(weights: Weights, operator: LaplacianOperator, most: int) 
 def rough_error(weights: Weights, operator: LaplacianOperator, degree: int) -> float:
     """Largest error of a polynomial of some degree, relative to the kernel's function at the same eigenvalue.
 
-    Where the function is below its value at the average eigenvalue, relative to that: what is small beside the
-    average prior variance, nobody sees. Long lengthscales need far lower degrees by this measure than relative to the
-    largest value, which a single eigenvector may have.
+    Where the function is below its value at the average eigenvalue, relative to that: what is small next to the
+    average prior variance does not matter. Long lengthscales need far lower degrees by this measure than relative to
+    the largest value, which a single eigenvector may have.
     """
     return operator.pointwise_error(_values(weights), degree)
 

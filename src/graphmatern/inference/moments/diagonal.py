@@ -1,14 +1,14 @@
 """Diagonals of matrices that are known by their products only, estimated from probes.
 
 With z of ±1, z ∘ Xz has mean diag(X) and an error due to the entries off the diagonal. Most of that error is shared
-with matrices whose diagonals are known exactly: S, S² and the projection on what the Laplacian maps to 0. So at every
-node the estimate is corrected by a regression on theirs, which takes a few dozen probes where many hundreds would be
-needed without it.
+with matrices whose diagonals are known exactly: S, S², S³ where triangles are soon counted, and the projection on what
+the Laplacian maps to 0. So at every node the estimate is corrected by a regression on theirs, which takes a few dozen
+probes where many hundreds would be needed without it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.inference.moments.operator import LaplacianOperator
+    from graphmatern.sparse import ChebyshevProducts, Rows
 
     Floats = NDArray[np.float64]
 
@@ -25,8 +26,8 @@ __all__ = ["Diagonal", "estimate_diagonal", "estimate_diagonals"]
 
 _ENTRIES = 2**24  # of a block of probes
 _ROUND, _MOST = 64, 256  # probes
-_ENOUGH = 0.02  # relative standard error, root mean square
-_POWERS = np.array([[0.0, 0.5], [1.0, 0.0], [0.0, 0.5]])  # S and S² in Chebyshev polynomials
+_ENOUGH, _FINE = 0.02, 0.004  # relative standard errors, root mean square
+_POWERS = np.array([[0.0, 0.5, 0.0], [1.0, 0.0, 0.75], [0.0, 0.5, 0.0], [0.0, 0.0, 0.25]])  # S, S², S³ from T_k(S)
 _SEED = 11
 
 
@@ -37,19 +38,20 @@ class Diagonal(NamedTuple):
     errors: Floats
     n_probes: int
 
-    @property
-    def relative_error(self) -> float:
-        """Root mean square of the relative standard errors."""
-        sound = self.values > 1e-9 * self.values.max(initial=0.0)
+    def relative_error(self, rows: Rows) -> float:
+        """Root mean square of the relative standard errors, over all nodes."""
+        sound = self.values > 1e-9 * rows.largest(float(self.values.max(initial=0.0)))
         ratios = self.errors[sound] / self.values[sound]
-        return float(np.sqrt(np.mean(ratios**2))) if len(ratios) else 0.0
+        squares, count = rows.total(np.array([ratios @ ratios, len(ratios)]))
+        return float(np.sqrt(squares / count)) if count else 0.0
 
 
 def estimate_diagonal(
     operator: LaplacianOperator,
-    times: Callable[[Floats], Floats],
+    times: Callable[[Any], Any],
     known: Floats | float = 0.0,
     least: Floats | float = 0.0,
+    affordable: float = 0.0,
 ) -> Diagonal:
     """Estimate the diagonal of a positive semidefinite matrix that is close to a function of the Laplacian.
 
@@ -58,20 +60,23 @@ def estimate_diagonal(
     operator : LaplacianOperator
         Polynomials of the Laplacian.
     times : callable
-        Products of the matrix with columns of shape (n_nodes, k).
+        Products of the matrix with a block of columns (`ChebyshevProducts.block`), of shape (n_nodes, k).
     known : float or ndarray, shape (n_nodes,)
         Diagonal of what was taken off the matrix because it is known; it is added again.
     least : float or ndarray, shape (n_nodes,)
         What the diagonal cannot be below.
+    affordable : float
+        How many probes may be taken to make errors smaller than they must be.
     """
-    return estimate_diagonals(operator, lambda columns: times(columns)[None], [known], least)[0]
+    return estimate_diagonals(operator, lambda columns: times(columns)[None], [known], least, affordable)[0]
 
 
 def estimate_diagonals(
     operator: LaplacianOperator,
-    times: Callable[[Floats], Floats],
+    times: Callable[[Any], Any],
     known: Sequence[Floats | float],
     least: Floats | float = 0.0,
+    affordable: float = 0.0,
 ) -> list[Diagonal]:
     """Estimate the diagonals of several such matrices from the same probes; see `estimate_diagonal`.
 
@@ -80,69 +85,75 @@ def estimate_diagonals(
     operator : LaplacianOperator
         Polynomials of the Laplacian.
     times : callable
-        Products of the matrices with columns of shape (n_nodes, k); shape (n_matrices, n_nodes, k).
+        Products of the matrices with a block of columns, of shape (n_nodes, k); shape (n_matrices, n_nodes, k).
     known : sequence of float or ndarray, shape (n_nodes,)
         For each matrix.
     least : float or ndarray, shape (n_nodes,)
         What no diagonal can be below.
+    affordable : float
+        How many probes may be taken to make errors smaller than they must be.
     """
-    n, rng = operator.graph.n_nodes, np.random.default_rng(_SEED)
-    controls = _Controls(operator)
-    width = int(np.clip(_ENTRIES // (n * len(known)), 8, _ROUND))
-    regression = _Regression(n, len(known), len(controls.means))
+    rows, controls = operator.rows, _Controls(operator)
+    width = int(np.clip(_ENTRIES // (rows.n_each * len(known)), 16, _ROUND))
+    regression = _Regression(operator.products, controls.means, len(known))
     while True:
         for start in range(0, _ROUND, width):
-            shape = (n, min(width, _ROUND - start))
-            probes = np.asarray(rng.integers(0, 2, shape, dtype=np.int8) * 2.0 - 1.0)
-            regression.add(probes * times(probes), controls.of(probes))
+            signs = rows.signs(min(width, _ROUND - start), _SEED, first=regression.count)
+            probes = operator.products.block(signs)
+            regression.add(probes, times(probes), controls.of(probes))
         every = regression.solve()
         every = [
             one._replace(values=np.maximum(one.values, least) + own) for one, own in zip(every, known, strict=True)
         ]
-        if regression.count >= _MOST or all(one.relative_error <= _ENOUGH for one in every):
+        error = max(one.relative_error(rows) for one in every)
+        must = error > _ENOUGH and regression.count < _MOST
+        if not must and (error <= _FINE or regression.count + _ROUND > affordable):
             return every
 
 
 class _Controls:
-    """Estimates of diagonals that are known exactly, from the same probes."""
+    """Matrices whose diagonals are known exactly."""
 
     def __init__(self, operator: LaplacianOperator) -> None:
         products = operator.products.single
-        self._products = products
-        self._null = operator.null_basis
-        self.means = (products.diagonal, products.squared_diagonal, operator.null_vectors**2)
+        self._products, self._along_null = products, operator.along_null
+        powers = [products.diagonal, products.squared_diagonal, operator.cubed_diagonal]
+        self._n_powers = 2 if powers[-1] is None else 3
+        means = [one for one in (*powers, operator.null_vectors**2) if one is not None]
+        self.means: Floats = np.stack(means, axis=1)  # (n_nodes, n_controls)
 
-    def of(self, probes: Floats) -> list[Floats]:
-        """Deviations from the known diagonals; each of shape (n_nodes, n_probes)."""
-        once, twice = self._products.polynomials(_POWERS, probes)
-        along = self._null @ (self._null.T @ probes)
-        found = []
-        for image, mean in zip((once, twice, along), self.means, strict=True):
-            image *= probes
-            image -= mean[:, None]
-            found.append(image)
-        return found
+    def of(self, probes: Any) -> list[Any]:
+        """Their products with a block of probes."""
+        powers = _POWERS[: self._n_powers + 1, : self._n_powers]
+        return [*self._products.polynomials(powers, probes), self._along_null(probes)]
 
 
 class _Regression:
-    """At every node, the means of several y given that those of controls are 0."""
+    """At every node, the means of several z ∘ Xz given those of z ∘ Cz for controls C.
 
-    def __init__(self, n: int, n_means: int, n_controls: int) -> None:
-        self.count = 0
-        self._y, self._yy = np.zeros((n_means, n)), np.zeros((n_means, n))
-        self._c, self._cy = np.zeros((n, n_controls)), np.zeros((n, n_controls, n_means))
+    Sums of products are all that is kept; in products of two samples, signs cancel.
+    """
+
+    def __init__(self, products: ChebyshevProducts, means: Floats, n_matrices: int) -> None:
+        n, n_controls = means.shape
+        self.count, self._products, self._means = 0, products, means
+        self._y, self._yy = np.zeros((n_matrices, n)), np.zeros((n_matrices, n))
+        self._c, self._cy = np.zeros((n, n_controls)), np.zeros((n, n_controls, n_matrices))
         self._cc = np.zeros((n, n_controls, n_controls))
 
-    def add(self, y: Floats, controls: list[Floats]) -> None:
-        """Add samples: y of shape (n_means, n, k), controls of shape (n, k) each."""
-        self.count += y.shape[2]
-        self._y += y.sum(axis=2)
-        self._yy += np.einsum("mij,mij->mi", y, y)
+    def add(self, probes: Any, images: Any, controls: list[Any]) -> None:
+        """Add samples: probes and controls of shape (n, k) each, images of shape (n_matrices, n, k)."""
+        self.count += probes.shape[1]
+        dots = self._products.row_dots
+        for m, image in enumerate(images):
+            self._y[m] += dots(probes, image)
+            self._yy[m] += dots(image, image)
         for a, one in enumerate(controls):
-            self._c[:, a] += one.sum(axis=1)
-            self._cy[:, a] += np.einsum("ij,mij->im", one, y)
+            self._c[:, a] += dots(probes, one)
+            for m, image in enumerate(images):
+                self._cy[:, a, m] += dots(one, image)
             for b in range(a + 1):
-                self._cc[:, a, b] += np.einsum("ij,ij->i", one, controls[b])
+                self._cc[:, a, b] += dots(one, controls[b])
                 self._cc[:, b, a] = self._cc[:, a, b]
 
     def solve(self) -> list[Diagonal]:
@@ -157,5 +168,5 @@ class _Regression:
         slopes = np.linalg.solve(cc, cy)
         left = np.maximum(yy - np.einsum("nam,nam->mn", slopes, cy), 0.0)
         errors = np.sqrt(left / max(s - 1 - n_controls, 1))
-        values = y - np.einsum("nam,na->mn", slopes, c)
+        values = y - np.einsum("nam,na->mn", slopes, c - self._means)
         return [Diagonal(own, error, s) for own, error in zip(values, errors, strict=True)]

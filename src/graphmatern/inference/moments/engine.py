@@ -37,7 +37,7 @@ from graphmatern.inference.moments.process import MomentProcess, ObservedNodes
 from graphmatern.inference.moments.values import KernelValues
 from graphmatern.inference.process import Engine
 from graphmatern.inference.spectral.engine import starting_kernel, typical_starts
-from graphmatern.sparse import available_memory, format_bytes, product_seconds
+from graphmatern.sparse import available_memory, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,13 +46,14 @@ if TYPE_CHECKING:
 
     from graphmatern.inference.learning.parameters import Coordinate
     from graphmatern.inference.learning.problem import Problem
+    from graphmatern.inference.moments.operator import LaplacianOperator
     from graphmatern.inference.observations import Group
     from graphmatern.inference.process import Conditioned
     from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
 
-__all__ = ["MomentsEngine"]
+__all__ = ["MomentsEngine", "probe_errors"]
 
 _TOLERANCE_OF_PREDICTIONS = 1e-12  # less than of K, as leaving one observation out magnifies errors
 # While a search is under way, kernels need not be exact; see `rough_error`.
@@ -99,11 +100,9 @@ class MomentsEngine(Engine):
         self._kernel = starting_kernel(problem)
         self._kernel.check_laplacian(bool(problem.normalized))
         self._raw, self.coordinates, self.start = free_parameters(self._kernel, problem.rules)
-        self._operator = laplacian_operator(
-            problem.graph, bool(problem.normalized), problem.n_threads, problem.device, problem.dtype
-        )
+        self._operator = self._make_operator(problem)
         self._observed = ObservedNodes(groups)
-        self.has_information = self._many = len(self._observed.nodes) > self.most_dense
+        self.has_information = self._many = self._are_many()
         self._tolerance = self.accuracy.kernel if self._many else TOLERANCE
         # Further away, moments of higher degrees are needed, perhaps for nothing.
         self.longest_step = 2.0 if self._many else 0.7
@@ -111,11 +110,22 @@ class MomentsEngine(Engine):
         self._errors: dict[str, Any] = {}
         self._check_size()
         self._degree = 0
-        self._per_degree = product_seconds(self._operator.products.nnz, self._n_columns, 1)
+        self._per_degree = self._operator.products.seconds(self._n_columns, 1)
         self._roughly = False
         self._most_degree = int(np.clip(_BUDGET / self._per_degree, FIRST_DEGREE, MOST_DEGREE))
         if problem.search.optimizer is not None:
             self.coordinates = [self._bounded(place, one) for place, one in enumerate(self.coordinates)]
+
+    @staticmethod
+    def _make_operator(problem: Problem) -> LaplacianOperator:
+        """What multiplies with the Laplacian."""
+        return laplacian_operator(
+            problem.graph, bool(problem.normalized), problem.n_threads, problem.device, problem.dtype
+        )
+
+    def _are_many(self) -> bool:
+        """Whether there are too many observed nodes for a dense matrix."""
+        return len(self._observed.nodes) > self.most_dense
 
     @property
     def _n_columns(self) -> int:
@@ -141,7 +151,7 @@ class MomentsEngine(Engine):
             raise ResourceError(
                 f"polynomials of degree {self._most_degree:,} cannot express this kernel on this graph, whose "
                 f"Laplacian has eigenvalues up to {self._operator.high:.3g}. Use normalized=True, engine='markov' on "
-                "road-like graphs, or engine='spectral' with some hundred eigenpairs."
+                "road-like graphs, or engine='spectral' with a few hundred eigenpairs."
             )
         for _ in range(40):
             middle = 0.5 * (low + high)
@@ -167,7 +177,7 @@ class MomentsEngine(Engine):
             raise ResourceError(
                 "likelihoods other than Gaussian noise need dense matrices between the observed nodes, here "
                 f"{count:,}; engine='moments' makes them for up to {self.most_dense:,}. Use engine='spectral' with "
-                "some hundred eigenpairs, engine='markov' where the graph does not fill in, or fewer observations."
+                "a few hundred eigenpairs, engine='markov' where the graph does not fill in, or fewer observations."
             )
         n, width = (
             self._problem.graph.n_nodes,
@@ -178,7 +188,7 @@ class MomentsEngine(Engine):
             raise ResourceError(
                 f"moments of {count:,} observed nodes need about {format_bytes(needed)} of memory, of "
                 f"{format_bytes(available_memory())} available. Use fewer observations, engine='markov' where the "
-                "graph does not fill in, or engine='spectral' with some hundred eigenpairs."
+                "graph does not fill in, or engine='spectral' with a few hundred eigenpairs."
             )
 
     # ------------------------------------------------------------------ degrees
@@ -329,26 +339,17 @@ class MomentsEngine(Engine):
         if not self._many:
             return False
         many = [(one, r) for one, r in conditioned() if isinstance(one, KrylovConditioned)]
-        learned = [] if "noise" in self._problem.likelihood.fixed else ["noise"]
-        labels = [*(one.label for one in self.coordinates), *learned]
-        count, size = self.accuracy.n_probes, len(labels)
-        # Groups share their probes, so that errors add up before they are squared.
-        pairs = [(r, *one.deviations()) for one, r in many]
-        of_evidence = np.asarray(sum(r * own for r, own, _ in pairs))
-        of_gradient = np.asarray(sum(r * own for r, _, own in pairs))[:, :size]
-        self._errors = {"probes": count, "evidence_error": float(of_evidence.std(ddof=1) / np.sqrt(count))}
-        if self._problem.search.optimizer is None or not labels:
-            return False
-        information = np.asarray(sum(r * one.information() for one, r in many))[:size, :size]
-        covariance = np.linalg.inv(with_curvature(information))
-        moved = covariance @ (of_gradient.T @ of_gradient / (count * (count - 1))) @ covariance
-        errors, known = np.sqrt(np.diag(moved)), np.sqrt(np.diag(covariance))
-        self._errors["parameter_errors"] = dict(zip(labels, map(float, errors), strict=True))
-        share = float((errors / known).max())
-        if share <= _ROUGH or count >= _MOST_PROBES:
-            return False
-        self.accuracy = replace(self.accuracy, n_probes=min(_MOST_PROBES, int(np.ceil(count * (share / _FINE) ** 2))))
-        return True
+        self._errors, self.accuracy, again = probe_errors(self._problem, self.coordinates, self.accuracy, many)
+        return again
+
+    def refinement(self) -> dict[str, Any]:
+        """What `refine` changed."""
+        return {"roughly": self._roughly, "n_probes": self.accuracy.n_probes, "errors": self._errors}
+
+    def refine_as(self, refinement: dict[str, Any]) -> None:
+        """Be as an engine was that returned this from `refinement`."""
+        self._roughly, self._errors = refinement["roughly"], refinement["errors"]
+        self.accuracy = replace(self.accuracy, n_probes=refinement["n_probes"])
 
     def _warn_of_noise(self, absolute: float) -> None:
         noise = getattr(self._problem.likelihood, "noise", None)
@@ -358,3 +359,53 @@ class MomentsEngine(Engine):
                 "is not small beside the noise",
                 NumericalWarning,
             )
+
+
+def probe_errors(
+    problem: Problem,
+    coordinates: Sequence[Coordinate],
+    accuracy: Accuracy,
+    many: Sequence[tuple[KrylovConditioned, int]],
+) -> tuple[dict[str, Any], Accuracy, bool]:
+    """Errors of an optimum that are due to probes, and whether there should be more of these.
+
+    Parameters
+    ----------
+    problem : Problem
+        What was fitted.
+    coordinates : sequence of Coordinate
+        Of the kernel.
+    accuracy : Accuracy
+        With how many probes.
+    many : sequence of (KrylovConditioned, int)
+        Groups at the optimum, after their gradients, and the replicates of each.
+
+    Returns
+    -------
+    errors : dict
+        For a report.
+    accuracy : Accuracy
+        With as many probes as there should be.
+    again : bool
+        Whether these are more.
+    """
+    learned = [] if "noise" in problem.likelihood.fixed else ["noise"]
+    labels = [*(one.label for one in coordinates), *learned]
+    count, size = accuracy.n_probes, len(labels)
+    # Groups share their probes, so that errors add up before they are squared.
+    pairs = [(r, *one.deviations()) for one, r in many]
+    of_evidence = np.asarray(sum(r * own for r, own, _ in pairs))
+    of_gradient = np.asarray(sum(r * own for r, _, own in pairs))[:, :size]
+    errors: dict[str, Any] = {"probes": count, "evidence_error": float(of_evidence.std(ddof=1) / np.sqrt(count))}
+    if problem.search.optimizer is None or not labels:
+        return errors, accuracy, False
+    information = np.asarray(sum(r * one.information() for one, r in many))[:size, :size]
+    covariance = np.linalg.inv(with_curvature(information))
+    moved = covariance @ (of_gradient.T @ of_gradient / (count * (count - 1))) @ covariance
+    own_errors, known = np.sqrt(np.diag(moved)), np.sqrt(np.diag(covariance))
+    errors["parameter_errors"] = dict(zip(labels, map(float, own_errors), strict=True))
+    share = float((own_errors / known).max())
+    if share <= _ROUGH or count >= _MOST_PROBES:
+        return errors, accuracy, False
+    more = min(_MOST_PROBES, int(np.ceil(count * (share / _FINE) ** 2)))
+    return errors, replace(accuracy, n_probes=more), True

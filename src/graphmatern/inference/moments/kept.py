@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KeptMoments", "kept_moments"]
 
-_ENTRIES = 2**26  # of moments between nodes: some hundred nodes
+_ENTRIES = 2**26  # of moments between nodes: a few hundred nodes
 _AT_ONCE = 64
 
 
@@ -92,7 +92,7 @@ class KeptMoments:
         new = np.setdiff1d(nodes, self._single)
         blocks = [self._diagonals]
         for start in range(0, len(new), _AT_ONCE):
-            units = self.operator.units(new[start : start + _AT_ONCE])
+            units = self.operator.rows.units(new[start : start + _AT_ONCE])
             blocks.append(self.operator.products.traces(None, len(self._diagonals) - 1, units))
         if len(new):
             masses = self.operator.graph.masses

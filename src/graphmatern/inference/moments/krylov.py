@@ -9,6 +9,7 @@ standard errors are known.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
     from graphmatern.inference.moments.prior import PriorField
     from graphmatern.inference.moments.values import KernelValues
     from graphmatern.inference.observations import Group
+    from graphmatern.sparse import Rows
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["Accuracy", "KrylovConditioned", "KrylovProcess", "conjugate_gradients"]
+__all__ = ["Accuracy", "KrylovConditioned", "KrylovProcess", "ProductProcess", "conjugate_gradients"]
 
 _MOST_ITERATIONS = 1_000
 _SEED = 20210414
@@ -82,7 +84,9 @@ class Iterations(NamedTuple):
     ratios: Floats
 
 
-def conjugate_gradients(times: Callable[[Floats], Floats], columns: Floats, tolerance: float | Floats) -> Iterations:
+def conjugate_gradients(
+    times: Callable[[Floats], Floats], columns: Floats, tolerance: float | Floats, rows: Rows
+) -> Iterations:
     """Solve B u = b for every column of b at once, each with coefficients of its own.
 
     Parameters
@@ -93,6 +97,8 @@ def conjugate_gradients(times: Callable[[Floats], Floats], columns: Floats, tole
         b.
     tolerance : float or ndarray, shape (k,)
         Residual at which a column has converged, relative to b.
+    rows : Rows
+        Who holds which rows of the columns.
 
     Raises
     ------
@@ -100,7 +106,7 @@ def conjugate_gradients(times: Callable[[Floats], Floats], columns: Floats, tole
         Where a column does not converge.
     """
     solution = np.zeros_like(columns)
-    size = np.einsum("ij,ij->j", columns, columns)
+    size = rows.dots(columns, columns)
     enough = np.asarray(tolerance) ** 2 * size
     live = np.flatnonzero(size > enough)
     # Only columns that have not converged are worked on; they are copied when their number falls.
@@ -113,14 +119,14 @@ def conjugate_gradients(times: Callable[[Floats], Floats], columns: Floats, tole
             raise NumericalError(
                 f"conjugate gradients did not converge in {_MOST_ITERATIONS:,} iterations. Likely causes: (a) hardly "
                 'any noise: bound it, as with bounds={"noise": (1e-4, 10.0)}; (b) a lengthscale that spans the '
-                "graph. engine='spectral' with some hundred eigenpairs suits both."
+                "graph. engine='spectral' with a few hundred eigenpairs suits both."
             )
         image = times(direction)
-        step = size / np.einsum("ij,ij->j", direction, image)
+        step = size / rows.dots(direction, image)
         found += step * direction
         image *= step
         residual -= image
-        left = np.einsum("ij,ij->j", residual, residual)
+        left = rows.dots(residual, residual)
         ratio = left / size
         for kept, new in ((steps, step), (ratios, ratio)):
             kept.append(np.full(columns.shape[1], np.nan))
@@ -151,7 +157,43 @@ def log_forms(iterations: Iterations, n: int) -> Floats:
     return found
 
 
-class KrylovProcess(Process):
+class ProductProcess(Process):
+    """A process whose covariance at the observations is known by its products: all that `KrylovConditioned` asks for.
+
+    Attributes
+    ----------
+    rows : Rows
+        Who holds which nodes.
+    accuracy : Accuracy
+        How exact it is to be.
+    """
+
+    accuracy: Accuracy
+
+    @property
+    @abstractmethod
+    def rows(self) -> Rows:
+        """Who holds which nodes."""
+
+    @property
+    @abstractmethod
+    def n_free(self) -> int:
+        """Free parameters of the kernel."""
+
+    @abstractmethod
+    def times(self, nodes: Longs, columns: Floats) -> Floats:
+        """K between some nodes, each once, times columns; shape (n, k)."""
+
+    @abstractmethod
+    def changes(self, nodes: Longs, columns: Floats) -> Floats:
+        """Derivatives of K in the free parameters, times columns; shape (n_free, n, k)."""
+
+    @abstractmethod
+    def slopes(self, nodes: Longs, left: Floats, right: Floats) -> Floats:
+        """Forms uᵀ ∂K v of pairs of columns for all free parameters, over all nodes; shape (n_free, k)."""
+
+
+class KrylovProcess(ProductProcess):
     """A process at given values of the kernel's function, for more observations than fit a dense matrix.
 
     Parameters
@@ -181,6 +223,11 @@ class KrylovProcess(Process):
         self.degree = values.degree
         self.coefficients: Floats = coefficients_from_values(self.degree) @ values.numbers
 
+    @property
+    def rows(self) -> Rows:
+        """Who holds which nodes."""
+        return self.operator.rows
+
     def condition(self, group: int, precision: Floats) -> KrylovConditioned:
         """Put sites on a group; see `Process.condition`."""
         return KrylovConditioned(self, self.groups[group], precision)
@@ -193,29 +240,54 @@ class KrylovProcess(Process):
         """Return the process at any node; see `Process.predictive`."""
         return KrylovPredictive(self._prior, self.condition(group, precision))
 
-    def pull_back(self, forms: Floats) -> Floats:
-        """Derivatives in the kernel's free parameters, from those in the coefficients; shape (n_free,)."""
-        return self._values.pull_back(coefficients_from_values(self.degree).T @ forms)
-
     @cached_property
-    def derivatives(self) -> Floats:
+    def _derivatives(self) -> Floats:
         """Derivatives of the coefficients in the kernel's free parameters; shape (degree + 1, n_free)."""
         return np.asarray(coefficients_from_values(self.degree) @ self._values.derivatives)
+
+    # ------------------------------------------------------------------ K between some nodes, each once
+    @property
+    def n_free(self) -> int:
+        """Free parameters of the kernel."""
+        return int(self._derivatives.shape[1])
+
+    def times(self, nodes: Longs, columns: Floats) -> Floats:
+        """K times columns; shape (n, k)."""
+        return np.asarray(self.operator.between(nodes, self.coefficients[:, None], columns)[0])
+
+    def changes(self, nodes: Longs, columns: Floats) -> Floats:
+        """Derivatives of K in the free parameters, times columns; shape (n_free, n, k)."""
+        return self.operator.between(nodes, self._derivatives, columns)
+
+    def slopes(self, nodes: Longs, left: Floats, right: Floats) -> Floats:
+        """Forms uᵀ ∂K v of pairs of columns for all free parameters, over all nodes; shape (n_free, k)."""
+        return np.asarray(self._derivatives.T @ self.operator.forms(nodes, left, right, self.degree))
 
 
 class KrylovConditioned(Conditioned):
     """Through products with K at the observations; all sites must be positive or zero."""
 
-    def __init__(self, process: KrylovProcess, group: Group, precision: Floats) -> None:
+    def __init__(self, process: ProductProcess, group: Group, precision: Floats) -> None:
         super().__init__(group, precision)
         if (precision < 0.0).any():
             raise ResourceError(
                 "sites that are negative need dense matrices, for which there are too many observations. Use "
-                "engine='spectral' with some hundred eigenpairs."
+                "engine='spectral' with a few hundred eigenpairs."
             )
-        self._process, self.accuracy = process, process.accuracy
+        self._process, self.accuracy, self._rows = process, process.accuracy, process.rows
         self.nodes, self._place = np.unique(group.nodes, return_inverse=True)
         self._root = np.sqrt(self._sum(precision[:, None]))
+        self._n_nodes = self._rows.total(len(self.nodes))
+        self._complete = self._rows.total(int((self._root > 0.0).sum())) == self._n_nodes
+
+    @property
+    def count(self) -> int:
+        """Observations, whoever holds them."""
+        return self._rows.total(len(self.precision))
+
+    def log_precision(self) -> float:
+        """Sum of log η over the observations, whoever holds them."""
+        return self._rows.total(super().log_precision())
 
     def _sum(self, columns: Floats) -> Floats:
         """Sums over the observations of each node; shape (n_distinct, k)."""
@@ -223,13 +295,11 @@ class KrylovConditioned(Conditioned):
 
     def _times(self, columns: Floats) -> Floats:
         """B times columns."""
-        process, root = self._process, self._root
-        image = process.operator.between(self.nodes, process.coefficients[:, None], root * columns)[0]
-        return np.asarray(columns + root * image)
+        return np.asarray(columns + self._root * self._process.times(self.nodes, self._root * columns))
 
     def solve_whitened(self, columns: Floats, tolerance: float) -> Floats:
         """Solve B u = b for columns b; shape (n_distinct, k)."""
-        return conjugate_gradients(self._times, columns, tolerance).solution
+        return conjugate_gradients(self._times, columns, tolerance, self._rows).solution
 
     @property
     def node_precision(self) -> Floats:
@@ -252,11 +322,10 @@ class KrylovConditioned(Conditioned):
 
     def _solution(self, potentials: Floats, whitened: Floats, solved: Floats) -> Solution:
         """Means from u, as D m = D K D u = b − u; where there is no site, by a product."""
-        if (self._root > 0.0).all():
+        if self._complete:
             mean = (whitened - solved) / self._root
         else:
-            process = self._process
-            mean = process.operator.between(self.nodes, process.coefficients[:, None], self._root * solved)[0]
+            mean = self._process.times(self.nodes, self._root * solved)
         mean = mean[self._place]
         return Solution(potentials - self.precision[:, None] * mean, mean)
 
@@ -269,16 +338,14 @@ class KrylovConditioned(Conditioned):
     @property
     def exact(self) -> bool:
         """Whether there are so few nodes that determinants and traces need not be estimated."""
-        return len(self.nodes) <= self.accuracy.n_probes
+        return self._n_nodes <= self.accuracy.n_probes
 
     @cached_property
     def _probes(self) -> Floats:
-        n = len(self.nodes)
+        rows = self._rows
         if self.exact:
-            return np.asarray(np.sqrt(n) * np.eye(n))
-        rng = np.random.default_rng(_SEED)
-        shape = (self.accuracy.n_probes, n)  # more probes leave the first as they are
-        return np.asarray(rng.integers(0, 2, shape).T * 2.0 - 1.0)
+            return np.asarray(np.sqrt(self._n_nodes) * rows.units(rows.every(self.nodes))[self.nodes])
+        return rows.signs(self.accuracy.n_probes, _SEED, at=self.nodes)  # more probes leave the first as they are
 
     @cached_property
     def _solved(self) -> tuple[Iterations, int, Floats, Floats]:
@@ -288,7 +355,7 @@ class KrylovConditioned(Conditioned):
         both = np.hstack([whitened, self._probes])
         tolerances = self.accuracy.data, self.accuracy.data if self.exact else self.accuracy.probes
         tolerance = np.repeat(tolerances, [whitened.shape[1], self._probes.shape[1]])
-        return conjugate_gradients(self._times, both, tolerance), whitened.shape[1], potentials, whitened
+        return conjugate_gradients(self._times, both, tolerance, self._rows), whitened.shape[1], potentials, whitened
 
     @property
     def _solved_probes(self) -> Floats:
@@ -299,7 +366,7 @@ class KrylovConditioned(Conditioned):
         """Estimates of the log-determinant, one from each probe; shape (n_probes,)."""
         iterations, count, _, _ = self._solved
         of_probes = Iterations(iterations.solution, iterations.steps[:, count:], iterations.ratios[:, count:])
-        return log_forms(of_probes, len(self.nodes))
+        return log_forms(of_probes, self._n_nodes)
 
     @staticmethod
     def _mean(estimates: Floats) -> Floats:
@@ -315,23 +382,25 @@ class KrylovConditioned(Conditioned):
         """Solve for the group's data and for the probes together."""
         iterations, count, potentials, whitened = self._solved
         solution = self._solution(potentials, whitened, iterations.solution[:, :count])
-        misfit = solution.alpha.T @ (solution.alpha / self.precision[:, None])
-        return DataForms(misfit + solution.mean.T @ solution.alpha, misfit, solution)
+        alpha = solution.alpha
+        both = np.stack([alpha.T @ (alpha / self.precision[:, None]), solution.mean.T @ alpha])
+        misfit, fitted = self._rows.total(both)
+        return DataForms(misfit + fitted, misfit, solution)
 
     @cached_property
     def _unused(self) -> Floats:
         """Estimates of tr B⁻¹ = n − used, one from each probe; shape (n_probes,)."""
-        return np.asarray(np.einsum("ij,ij->j", self._probes, self._solved_probes))
+        return self._rows.dots(self._probes, self._solved_probes)
 
     def used(self) -> float:
         """Σ η var f(x), estimated."""
-        return len(self.nodes) - float(self._mean(self._unused))
+        return self._n_nodes - float(self._mean(self._unused))
 
     def variance(self) -> Floats:
         """Not known without a dense matrix."""
         raise ResourceError(
             f"likelihoods other than Gaussian noise need the variances at all observations, which are too many "
-            f"({len(self.nodes):,} nodes) without a dense matrix. Use engine='spectral' with some hundred eigenpairs, "
+            f"({self._n_nodes:,} nodes) without a dense matrix. Use engine='spectral' with a few hundred eigenpairs, "
             "or fewer observations."
         )
 
@@ -341,22 +410,21 @@ class KrylovConditioned(Conditioned):
         data = self._sum(solution.alpha) @ vectors
         left = np.hstack([self._root * self._solved_probes, data])
         right = np.hstack([self._root * self._probes, data])
-        process = self._process
-        forms = process.operator.forms(self.nodes, left, right, process.degree)
+        slopes = self._process.slopes(self.nodes, left, right)
         n_probes = self._probes.shape[1]
-        self._traces = 0.5 * forms[:, :n_probes]
-        return process.pull_back(count * self._mean(self._traces) - 0.5 * forms[:, n_probes:] @ sizes)
+        self._traces = 0.5 * slopes[:, :n_probes]
+        return np.asarray(count * self._mean(self._traces) - 0.5 * slopes[:, n_probes:] @ sizes)
 
     # ------------------------------------------------------------------ how good it is
     def information(self) -> Floats:
         """Fisher information of one replicate in the engine's coordinates and in −log η, from a few probes."""
-        process, root = self._process, self._root
+        root = self._root
         some = slice(None if self.exact else self.accuracy.n_informed)
         probes, solved = self._probes[:, some], self._solved_probes[:, some]
 
         def changed(columns: Floats) -> Floats:
             """∂B times columns for every parameter of the kernel and for the noise; shape (p + 1, n, k)."""
-            images = process.operator.between(self.nodes, process.derivatives, root * columns)
+            images = self._process.changes(self.nodes, root * columns)
             return np.concatenate([root * images, columns[None]])
 
         # ½ tr(B⁻¹ ∂ᵢB B⁻¹ ∂ⱼB) with ∂B = D ∂K D for the kernel; the noise is the identity, scaled by D⁻¹ on both sides.
@@ -364,8 +432,8 @@ class KrylovConditioned(Conditioned):
         n, k = probes.shape
         flat = right.transpose(1, 0, 2).reshape(n, -1)
         images = self.solve_whitened(flat, self.accuracy.information).reshape(n, len(right), k)
-        found = 0.5 * np.einsum("ink,njk->ij", left, images) / max(k, 1)
-        found[-1, -1] += 0.5 * (len(self.precision) - n)  # repeats at a node tell of the noise alone
+        found = 0.5 * self._rows.total(np.einsum("ink,njk->ij", left, images)) / max(k, 1)
+        found[-1, -1] += 0.5 * (self.count - self._n_nodes)  # repeats at a node tell of the noise alone
         return np.asarray(0.5 * (found + found.T))
 
     def deviations(self) -> tuple[Floats, Floats]:
@@ -380,8 +448,7 @@ class KrylovConditioned(Conditioned):
         """
         count = self.accuracy.n_probes
         if self.exact:
-            return np.zeros(count), np.zeros((count, self._process.derivatives.shape[1] + 1))
-        kernel = np.stack([self._process.pull_back(one) for one in self._traces.T])
-        found = np.column_stack([0.5 * self.log_determinants, kernel, 0.5 * self._unused])
+            return np.zeros(count), np.zeros((count, self._process.n_free + 1))
+        found = np.column_stack([0.5 * self.log_determinants, self._traces.T, 0.5 * self._unused])
         found -= found.mean(axis=0)
         return found[:, 0], found[:, 1:]

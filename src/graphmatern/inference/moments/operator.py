@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from scipy.fft import dct
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array
 
 from graphmatern.graph import largest_eigenvalue_bound
 from graphmatern.inference.moments.device import DeviceProducts
-from graphmatern.sparse import ChebyshevProducts
+from graphmatern.sparse import ChebyshevProducts, cubed_diagonal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
+    from graphmatern.sparse import Rows
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
@@ -33,6 +34,7 @@ __all__ = ["LaplacianOperator", "chebyshev_points", "coefficients_from_values", 
 _EXACT_NODES = 2_000  # up to here, traces come from all eigenpairs
 _PROBES = 32  # for traces of larger graphs
 _DEGREES = 32  # by which degrees of traces are raised
+_PAIRS = 200  # of entries, for each entry, that may be looked at for triangles
 _SEED = 20210413
 
 
@@ -90,11 +92,21 @@ class LaplacianOperator:
         self.graph, self.normalized = graph, normalized
         self.high = _largest_eigenvalue(graph, normalized)
         self.products = products(laplacian, 0.0, self.high)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing was computed yet."""
+        graph = self.graph
         self._root_mass = None if graph.masses is None else np.sqrt(graph.masses)
         self._norms: dict[int, Floats] = {}
         self._traces: tuple[Floats, Floats] | None = None
         self._estimates: Floats | None = None  # of traces, from each probe, and blocks to go on from
         self._kept: dict[int, tuple[Any, Any]] = {}
+
+    @property
+    def rows(self) -> Rows:
+        """Who holds which nodes; where that is not all in one place, arguments and results are of those here."""
+        return self.products.rows
 
     def eigenvalues(self, degree: int) -> Floats:
         """Chebyshev points in the range of the Laplacian's eigenvalues; shape (degree + 1,)."""
@@ -153,7 +165,7 @@ class LaplacianOperator:
     @cached_property
     def _average(self) -> float:
         """The average eigenvalue."""
-        return float(0.5 * self.high * (1.0 + self.products.diagonal.mean()))
+        return float(0.5 * self.high * (1.0 + self.rows.total(float(self.products.diagonal.sum())) / self.rows.n))
 
     def unscaled(self, matrices: Floats, nodes: Longs) -> Floats:
         """A^(−½) X A^(−½) for matrices between some nodes; shape (..., n, n)."""
@@ -167,7 +179,9 @@ class LaplacianOperator:
         if self._root_mass is None:
             return self.products.apply(coefficients, columns)
         scale = self._root_mass[:, None]
-        return np.asarray(self.products.apply(coefficients, columns / scale) / scale)
+        if isinstance(columns, torch.Tensor):
+            scale = self.products.block(scale)
+        return self.products.apply(coefficients, columns / scale) / scale
 
     def polynomials(self, coefficients: Floats, columns: Floats) -> Floats:
         """`apply` for several polynomials at once, coefficients (degree + 1, n_sets); shape (n_sets, n_nodes, k)."""
@@ -205,12 +219,6 @@ class LaplacianOperator:
         scale = self._root_mass[nodes][:, None]
         return self.products.forms(nodes, left / scale, right / scale, degree)
 
-    def units(self, nodes: Longs) -> Floats:
-        """Columns of the identity; shape (n_nodes, n)."""
-        found = np.zeros((self.graph.n_nodes, len(nodes)))
-        found[nodes, np.arange(len(nodes))] = 1.0
-        return found
-
     @cached_property
     def null_vectors(self) -> Floats:
         """The vector that the Laplacian maps to 0, of length 1 within each connected component; shape (n_nodes,)."""
@@ -219,21 +227,38 @@ class LaplacianOperator:
             vector = np.sqrt(graph.degrees)
             vector[graph.degrees == 0.0] = 1.0  # an isolated node
         else:
-            vector = np.ones(graph.n_nodes) if self._root_mass is None else self._root_mass
-        lengths = np.sqrt(np.bincount(graph.components, weights=vector**2))
+            vector = np.ones(self.rows.n_here) if self._root_mass is None else self._root_mass
+        squares: Floats = np.bincount(graph.components, weights=vector**2).astype(np.float64)
+        lengths = np.sqrt(self.rows.across(squares[:, None])[:, 0])
         return np.asarray(vector / lengths[graph.components])
 
     @cached_property
     def null_basis(self) -> csr_array[Any]:
-        """Null vectors as columns, one for each connected component; shape (n_nodes, n_components)."""
-        components, n = self.graph.components, self.graph.n_nodes
+        """Null vectors as columns, one for each connected component that is here; shape (n_nodes, n_components)."""
+        components, n = self.graph.components, self.rows.n_here
         entries = self.null_vectors, components, np.arange(n + 1)
-        return csr_array(entries, shape=(n, int(components.max()) + 1))
+        return csr_array(entries, shape=(n, int(components.max(initial=-1)) + 1))
+
+    def along_null(self, columns: Floats) -> Floats:
+        """The projection of columns, or of a block, on what the Laplacian maps to 0; shape (n_nodes, k)."""
+        if isinstance(self.products, DeviceProducts) and isinstance(columns, torch.Tensor):
+            return self.products.along(self.null_vectors, self.graph.components, columns)
+        return np.asarray(self.null_basis @ self.rows.across(self.null_basis.T @ columns))
+
+    @cached_property
+    def cubed_diagonal(self) -> Floats | None:
+        """The diagonal of S³; None where it is not known, or would take longer than a few probes. Shape (n_nodes,)."""
+        if not self.rows.whole:
+            return None
+        laplacian = self.graph.laplacian(self.normalized)
+        half = 0.5 * self.high
+        scaled = csr_array((laplacian - half * eye_array(self.rows.n, format="csr")) / half)
+        return cubed_diagonal(scaled, _PAIRS * laplacian.nnz)
 
     @cached_property
     def exact_traces(self) -> bool:
         """Whether traces are exact rather than estimated."""
-        return self.graph.n_nodes <= _EXACT_NODES
+        return self.rows.n <= _EXACT_NODES
 
     def traces(self, degree: int) -> tuple[Floats, Floats]:
         """Tr A^(−1) T_k(S) for k up to a degree, and deviations of single estimates from it.
@@ -256,20 +281,20 @@ class LaplacianOperator:
         return traces, np.zeros((degree + 1, 1))
 
     def _estimated(self, degree: int) -> tuple[Floats, Floats]:
-        rng = np.random.default_rng(_SEED)
-        probes = np.asarray(rng.integers(0, 2, (self.graph.n_nodes, _PROBES), dtype=np.int8) * 2.0 - 1.0)
+        rows = self.rows
+        probes = rows.signs(_PROBES, _SEED)
         weights = None if self.graph.masses is None else 1.0 / self.graph.masses
-        # Probes differ by far more than single precision.
-        self._estimates = self.products.single.traces(weights, degree, probes, self._estimates, self._kept)
-        inverse_mass = np.ones(self.graph.n_nodes) if weights is None else weights
+        # In double precision, though probes differ by far more: results must not depend on who multiplies.
+        self._estimates = self.products.traces(weights, degree, probes, self._estimates, self._kept)
+        inverse_mass = np.ones(rows.n_here) if weights is None else weights
         found = self._estimates.copy()
-        found[0] = inverse_mass.sum()
+        found[0] = rows.total(float(inverse_mass.sum()))
         # Traces of S, S² and the projection on null vectors are known. Where probes get these wrong, they get others
         # wrong as well: smooth kernels are small differences of large traces, and no error must be mended alone.
-        along = (self.null_basis.T @ probes) * (self.null_basis.T @ (inverse_mass[:, None] * probes))
+        along = rows.dots(probes, self.along_null(inverse_mass[:, None] * probes))
         squares = self.products.diagonal, self.products.squared_diagonal, self.null_vectors**2
-        known = (np.stack(squares) @ inverse_mass)[:, None]
-        controls = np.stack([found[1], 0.5 * (found[2] + found[0]), along.sum(axis=0)]) - known
+        known = rows.total(np.stack(squares) @ inverse_mass)[:, None]
+        controls = np.stack([found[1], 0.5 * (found[2] + found[0]), along]) - known
         away = controls - controls.mean(axis=1, keepdims=True)
         slopes = np.linalg.lstsq(away.T, (found - found.mean(axis=1, keepdims=True)).T, rcond=1e-10)[0]
         found -= slopes.T @ controls

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg as la
@@ -31,7 +31,8 @@ __all__ = ["KrylovPredictive", "MomentPredictive"]
 _AT_ONCE = 64
 _SOLVED_NODES = 256  # posterior variances of so many nodes are solved for one by one
 _PROBES, _SEED = 256, 12  # for the variances of many observed nodes
-_ROUGHLY = 1e-2  # residuals, relative, of estimates
+_ROUGHLY = 1e-4  # residuals, relative, of estimates: small beside variances at the observations, too
+_SECONDS, _MOST, _ITERATIONS = 8.0, 1_024, 15  # for estimates better than they must be: time, probes, and of each
 
 
 class MomentPredictive(Predictive):
@@ -173,18 +174,22 @@ class KrylovPredictive(Predictive):
     def estimated_variances(self) -> Diagonal:
         """Variances of all nodes from probes."""
         operator, observed = self._prior.operator, self._conditioned.nodes
-        masses = operator.graph.masses
-        root = 1.0 if masses is None else np.sqrt(masses)[:, None]
+        masses, products = operator.graph.masses, operator.products
+        root = 1.0 if masses is None else products.block(np.sqrt(masses)[:, None])
 
-        def times(columns: Floats) -> Floats:
-            prior = operator.apply(self._prior.coefficients, root * columns)
-            return np.asarray(root * (prior - self._spread(self._explained_by_data(prior[observed], _ROUGHLY))))
+        def times(block: Any) -> Any:
+            prior = self._prior.apply(root * block)
+            solved = self._explained_by_data(products.taken(prior, observed), _ROUGHLY)
+            explained = self._prior.apply(products.scattered(observed, self._conditioned.unwhiten(solved)))
+            return root * (prior - explained)
 
         # No node is known better than by its own sites with all others given, where K⁻¹ is at its largest.
-        precision = np.zeros(operator.graph.n_nodes)
+        precision = np.zeros(self._prior.n_nodes)
         precision[observed] = self._conditioned.node_precision / (1.0 if masses is None else masses[observed])
-        least = 1.0 / (1.0 / max(float(self._prior.coefficients.sum()), 1e-300) + precision)
-        return in_masses(estimate_diagonal(operator, times, least=least), operator)
+        least = 1.0 / (1.0 / max(self._prior.smallest, 1e-300) + precision)
+        affordable = min(_SECONDS / products.seconds(1, _ITERATIONS * len(self._prior.coefficients)), _MOST)
+        affordable = affordable if self._prior.rows.whole else 0.0
+        return in_masses(estimate_diagonal(operator, times, least=least, affordable=affordable), operator)
 
     @cached_property
     def _estimated_at_observed(self) -> tuple[Floats, Floats]:
@@ -192,11 +197,11 @@ class KrylovPredictive(Predictive):
 
         Others are NaN; each of shape (n_distinct,).
         """
-        conditioned, rng = self._conditioned, np.random.default_rng(_SEED)
+        conditioned, rows = self._conditioned, self._prior.rows
         root = conditioned.unwhiten(np.ones((len(conditioned.nodes), 1)))[:, 0]
         left, squares = np.zeros(len(root)), np.zeros(len(root))
-        for _ in range(0, _PROBES, _AT_ONCE):
-            probes = rng.choice([-1.0, 1.0], (len(root), _AT_ONCE))
+        for first in range(0, _PROBES, _AT_ONCE):
+            probes = rows.signs(_AT_ONCE, _SEED, first=first, at=conditioned.nodes)
             own = probes * conditioned.solve_whitened(probes, _ROUGHLY)
             left += own.sum(axis=1)
             squares += np.einsum("ij,ij->i", own, own)
@@ -212,38 +217,49 @@ class KrylovPredictive(Predictive):
 
     def variances(self, nodes: Longs) -> Floats:
         """Variances of f at some nodes: one by one for few, else from probes; shape (n_nodes,)."""
-        distinct, place = np.unique(nodes, return_inverse=True)
-        if len(distinct) > _SOLVED_NODES:
+        if self._are_many(nodes):
             return self._estimates(nodes)[0]
-        found = np.empty(len(distinct))
-        for start in range(0, len(distinct), _AT_ONCE):
+        every = self._prior.rows.every(nodes)
+        found = np.empty(len(every))
+        for start in range(0, len(every), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            found[part] = np.diag(self.covariances(distinct[part]))
-        return np.maximum(found, 0.0)[place]
+            found[part] = np.diag(self._covariances(every[part]))
+        return np.maximum(found, 0.0)[np.searchsorted(every, self._prior.rows.keys[nodes])]
 
     def variance_errors(self, nodes: Longs) -> Floats:
         """Standard errors of `variances`: 0 for few nodes; shape (n_nodes,)."""
-        return self._estimates(nodes)[1] if len(np.unique(nodes)) > _SOLVED_NODES else np.zeros(len(nodes))
+        return self._estimates(nodes)[1] if self._are_many(nodes) else np.zeros(len(nodes))
+
+    def _are_many(self, nodes: Longs) -> bool:
+        return self._prior.rows.total(len(np.unique(nodes))) > _SOLVED_NODES
 
     def _estimates(self, nodes: Longs) -> tuple[Floats, Floats]:
         """Variances from probes, and their standard errors; each of shape (n_nodes,)."""
-        if not np.isin(nodes, self._conditioned.nodes).all():
+        if self._prior.rows.total(int((~np.isin(nodes, self._conditioned.nodes)).sum())):
             return self.estimated_variances.values[nodes], self.estimated_variances.errors[nodes]
         # Leaving one observation out asks for these, and magnifies their errors.
         places = np.searchsorted(self._conditioned.nodes, nodes)
         values, errors = (one[places] for one in self._estimated_at_observed)
         rest = np.isnan(values)
-        if rest.any():
+        if self._prior.rows.total(int(rest.sum())):
             values[rest], errors[rest] = (one[nodes[rest]] for one in self.estimated_variances[:2])
         return values, errors
 
     def covariances(self, nodes: Longs) -> Floats:
         """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
-        columns = self._prior.columns(nodes)
+        return self._covariances(self._prior.rows.keys[nodes])
+
+    def _covariances(self, keys: Longs) -> Floats:
+        """Covariance of f at nodes, whoever holds them; shape (n_keys, n_keys)."""
+        columns, rows = self._prior.columns(keys), self._prior.rows
         with_data = columns[self._conditioned.nodes]
         solved = self._explained_by_data(with_data, self._exactly)
-        found = columns[nodes] - self._conditioned.unwhiten(with_data).T @ solved
+        found = rows.taken(keys, columns) - rows.total(self._conditioned.unwhiten(with_data).T @ solved)
         return np.asarray(0.5 * (found + found.T))
+
+    def total(self, found: Floats) -> Floats:
+        """Sum over all observations; see `Predictive.total`."""
+        return self._prior.rows.total(found)
 
     def covariance_times(self, nodes: Longs, others: Longs, weights: Floats) -> Floats:
         """Covariances of f between some nodes and others, times weights; shape (n_nodes, k)."""

@@ -30,6 +30,7 @@ _RANK = 1e-8  # relative size of eigenvalues that count
 _EXACT_NODES = 4_000  # prior variances of so many nodes are computed one by one
 _SMALL = 1e-4  # error of what probes are multiplied with, relative to the average prior variance
 _AT_ONCE = 64
+_SECONDS, _MOST = 0.5, 1_024  # for estimates better than they must be: time, and probes
 
 
 class NodePrior(ABC):
@@ -83,7 +84,8 @@ class PriorField(NodePrior):
 
     def __init__(self, operator: LaplacianOperator, coefficients: Floats, root: Floats) -> None:
         self.operator, self.coefficients, self._root = operator, coefficients, root
-        self.n_nodes = operator.graph.n_nodes
+        self.rows = operator.rows
+        self.n_nodes = self.rows.n_here
         self._cross: dict[bytes, Floats] = {}
         self._family: list[PriorField] = [self]
 
@@ -94,7 +96,16 @@ class PriorField(NodePrior):
             return np.asarray(known @ columns)
         full = np.zeros((self.n_nodes, columns.shape[1]))
         full[nodes] = columns
-        return self.operator.apply(self.coefficients, full)
+        return self.apply(full)
+
+    def apply(self, columns: Floats) -> Floats:
+        """K times columns; shape (n_nodes, k)."""
+        return self.operator.apply(self.coefficients, columns)
+
+    @property
+    def smallest(self) -> float:
+        """The kernel's function at the largest eigenvalue: mostly K's smallest."""
+        return float(self.coefficients.sum())
 
     def row_squares(self, nodes: Longs, columns: Floats) -> Floats:
         """Sums of the squares of the rows of K between all nodes and some, each once, times columns; (n_nodes,)."""
@@ -109,11 +120,11 @@ class PriorField(NodePrior):
 
     def times(self, nodes: Longs, weights: Floats) -> Floats:
         """K between all nodes and some, repeats allowed, times weights, by products alone; shape (n_nodes, k)."""
-        return self.operator.apply(self.coefficients, sum_by_node(nodes, weights, self.n_nodes))
+        return self.apply(sum_by_node(nodes, weights, self.n_nodes))
 
-    def columns(self, nodes: Longs) -> Floats:
+    def columns(self, keys: Longs) -> Floats:
         """Columns of K; shape (n_nodes, n)."""
-        return self.operator.apply(self.coefficients, self.operator.units(nodes))
+        return self.apply(self.rows.units(keys))
 
     def join(self, others: Sequence[PriorField]) -> None:
         """Let processes of other parameters on the same graph share products with this one, all for the same columns.
@@ -127,8 +138,8 @@ class PriorField(NodePrior):
     def kept_columns(self, nodes: Longs) -> Floats | None:
         """Columns of K, computed once, for the whole family; None where they would be too many. Shape (n_nodes, n)."""
         key, most = nodes.tobytes(), _KEPT_ENTRIES // self.n_nodes // len(self._family)
-        if key not in self._cross and len(nodes) <= most:
-            units = self.operator.units(nodes)
+        if key not in self._cross and len(nodes) <= most and self.rows.whole:
+            units = self.rows.units(nodes)
             for one, found in zip(self._family, self._polynomials(self.operator.polynomials, units), strict=True):
                 if len(nodes) + sum(len(known) for known in one._cross) // nodes.itemsize > most:
                     one._cross.clear()
@@ -149,7 +160,7 @@ class PriorField(NodePrior):
     def _leading_coefficients(self, share: float) -> Floats:
         """As many as leave out no more than a share of the average prior variance."""
         own = self.coefficients
-        average = abs(float(own @ self.operator.traces(len(own) - 1)[0])) / self.n_nodes
+        average = abs(float(own @ self.operator.traces(len(own) - 1)[0])) / self.rows.n
         left_out = np.append(np.cumsum(np.abs(own[::-1]))[::-1][1:], 0.0)
         return own[: 1 + int(np.argmax(left_out <= share * average))]
 
@@ -172,20 +183,21 @@ class PriorField(NodePrior):
 
     def variances(self, nodes: Longs) -> Floats:
         """Prior variances of some nodes: one by one for few, else all of them from probes; shape (n,)."""
-        distinct, place = np.unique(nodes, return_inverse=True)
-        if len(distinct) > _EXACT_NODES:
+        if self._are_many(nodes):
             return self.estimated_variances.values[nodes]
-        found = np.empty(len(distinct))
-        for start in range(0, len(distinct), _AT_ONCE):
-            part = distinct[start : start + _AT_ONCE]
-            found[start : start + _AT_ONCE] = self.columns(part)[part, np.arange(len(part))]
-        return found[place]
+        every = self.rows.every(nodes)
+        found = np.empty(len(every))
+        for start in range(0, len(every), _AT_ONCE):
+            part = every[start : start + _AT_ONCE]
+            found[start : start + _AT_ONCE] = np.diag(self.rows.taken(part, self.columns(part)))
+        return found[np.searchsorted(every, self.rows.keys[nodes])]
 
     def variance_errors(self, nodes: Longs) -> Floats:
         """Standard errors of `variances` of the same nodes; shape (n,)."""
-        if len(np.unique(nodes)) > _EXACT_NODES:
-            return self.estimated_variances.errors[nodes]
-        return np.zeros(len(nodes))
+        return self.estimated_variances.errors[nodes] if self._are_many(nodes) else np.zeros(len(nodes))
+
+    def _are_many(self, nodes: Longs) -> bool:
+        return self.rows.total(len(np.unique(nodes))) > _EXACT_NODES
 
     @cached_property
     def estimated_variances(self) -> Diagonal:
@@ -198,16 +210,21 @@ class PriorField(NodePrior):
         roots = [one._explained_root for one in family]
         if operator.graph.masses is not None:
             roots = [root * np.sqrt(operator.graph.masses)[:, None] for root in roots]
+        products = operator.products
+        roots = [products.block(root) for root in roots]
 
-        def times(columns: Floats) -> Floats:
+        def times(columns: Any) -> Any:
             # Probes differ by far more than single precision.
             found = self._polynomials(operator.products.single.polynomials, columns, _SMALL)
             for image, root in zip(found, roots, strict=True):
-                image -= root @ (root.T @ columns)
+                if root.shape[1]:
+                    image -= root @ (root.T @ columns)
             return found
 
-        known = [np.einsum("ij,ij->i", root, root) for root in roots]
-        every = [in_masses(one, operator) for one in estimate_diagonals(operator, times, known)]
+        known = [products.row_dots(root, root) for root in roots]
+        affordable = _SECONDS / products.seconds(1, max(len(one.coefficients) for one in family))
+        every = estimate_diagonals(operator, times, known, affordable=min(affordable, _MOST))
+        every = [in_masses(one, operator) for one in every]
         for one, found in zip(family, every, strict=True):
             one.__dict__["estimated_variances"] = found  # as if each had been asked
         return every[family.index(self)]

@@ -1,8 +1,8 @@
 """Expectation propagation for classes, with the correlation between their processes kept.
 
 A label y says that f_y + ε_y exceeds every other f_c + ε_c, with ε ~ N(0, 1): that differences of processes are
-positive, and nothing of their common level. Processes that were independent are so no longer, and to treat them as if
-they were makes predictions far too sure. Each condition becomes a Gaussian factor exp(β g − ½ α g²) of the difference g
+positive, and nothing of their common level. The processes are then no longer independent, and treating them as if
+they were is overconfident. Each condition becomes a Gaussian factor exp(β g − ½ α g²) of the difference g
 (`likelihoods.orthant`). Given a level a of the observation, integrated over the real line, its factors are sites on one
 process each: with the noise integrated out they have precisions d_y = 1 and d_c = α / (1 + α),
 

@@ -82,8 +82,8 @@ class GaussianObjective:
         for k, group in enumerate(self._engine.groups):
             conditioned = process.condition(k, self._precision(group))
             forms = conditioned.solve_data()
-            log_determinant = conditioned.log_determinant - float(np.log(conditioned.precision).sum())
-            evidence.add(log_determinant, forms.forms, group.n_replicates, len(group.nodes))
+            log_determinant = conditioned.log_determinant - conditioned.log_precision()
+            evidence.add(log_determinant, forms.forms, group.n_replicates, conditioned.count)
             solved.append((conditioned, forms, group.n_replicates))
         lost = sum(r * float(one.precision @ one.unexplained()) for one, _, r in solved)
         return evidence.negative_log_likelihood() + 0.5 * lost, process, evidence, solved
@@ -96,7 +96,7 @@ class GaussianObjective:
             weights = evidence.form_weights(r)
             gradient += conditioned.gradient(forms.solution, weights, r)
             # R changes by itself per log ρ: log det C by tr C⁻¹R = n − used, a form by −αᵀRα.
-            own = r * (len(conditioned.precision) - conditioned.used()) - float(np.sum(weights * forms.misfit))
+            own = r * (conditioned.count - conditioned.used()) - float(np.sum(weights * forms.misfit))
             lost = 0.5 * r * float(conditioned.precision @ conditioned.unexplained())
             in_noise += 0.5 * own - lost
         self._latest = theta.copy(), process, [(conditioned, r) for conditioned, _, r in solved]
@@ -135,7 +135,7 @@ class GaussianObjective:
             parts.append(Part(process.predictive(k, precision), group, 0, precision, potentials))
         return Posterior(parts, observations, copy.deepcopy(self.likelihood), self._problem.effect_precision)
 
-    def begin_afresh(self, optimum: Optimum, objective: Objective) -> bool:
+    def restart(self, optimum: Optimum, objective: Objective) -> bool:
         """Whether the engine wants another search, with better estimates."""
 
         def conditioned() -> list[tuple[Conditioned, int]]:

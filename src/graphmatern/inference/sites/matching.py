@@ -109,16 +109,21 @@ class MatchedState:
 
 
 class MomentMatching(Approximation):
-    """The approximation by expectation propagation, of the first power whose updates come to rest.
+    """The approximation by expectation propagation, with the first power whose updates converge.
+
+    Parameters
+    ----------
+    power : float
+        To begin with.
 
     Attributes
     ----------
     power : float
-        In use now; it is lowered where updates do not come to rest.
+        In use now; it is lowered if updates do not converge.
     """
 
-    def __init__(self) -> None:
-        self.power = _POWERS[0]
+    def __init__(self, power: float = _POWERS[0]) -> None:
+        self.power = power
         self._failures = 0  # at this power, while there was somewhere to turn back to
 
     def fit(
@@ -150,7 +155,7 @@ class MomentMatching(Approximation):
             self._failures += not weighing
             if weighing or (searching and self._failures <= _PATIENCE):
                 raise NumericalError(
-                    "the updates of expectation propagation do not come to rest. Likely cause: parameters under which "
+                    "expectation propagation does not converge. Likely cause: parameters under which "
                     "observations contradict each other."
                 )
             self.power, self.changed = max(power for power in _POWERS if power < self.power), True
@@ -219,8 +224,10 @@ def evaluate_matched(
     if not ((left > _LEAST_LEFT) & (outer.variance < left * _MOST_VARIANCE * latent.prior_variance)).all():
         raise NumericalError("a site outweighs what the others leave. Likely cause: sites of other parameters.")
     own_mean, own_variance = (outer.mean - outer.variance * first) / left, outer.variance / left
+    # q is close to each of the distributions whose moments it is to match.
+    near = torch.from_numpy(outer.mean + observed.offset), torch.from_numpy(outer.variance)
     found = observed.likelihood.marginal(
-        observed.y, torch.from_numpy(own_mean + observed.offset), torch.from_numpy(own_variance), power
+        observed.y, torch.from_numpy(own_mean + observed.offset), torch.from_numpy(own_variance), power, near
     )
     slope = found.in_mean.numpy()
     # ∂Z/∂v = ½ ∂²Z/∂m² for a Gaussian average, so this is the second derivative of log Z in the mean.
@@ -263,7 +270,7 @@ def match_moments(
     observed : SiteLikelihood
         The observations.
     start : Sites, optional
-        Where to begin; by default afresh, from the likelihood's guess at f.
+        Where to start; by default from the likelihood's guess at f.
     tolerance : float
         The updates end where half the squared distance between sites and targets, in Fisher's metric, is this small
         relative to 1 + |evidence|.

@@ -18,10 +18,10 @@ from graphmatern.errors import NumericalError
 from graphmatern.inference.learning.parameters import free_parameters, move_parameters
 from graphmatern.inference.posterior import Part, Posterior
 from graphmatern.inference.sites.classes import ClassState, CoupledClasses, check_suits
-from graphmatern.inference.sites.correction import beyond_the_bound
 from graphmatern.inference.sites.marginals import LatentField, Sites
 from graphmatern.inference.sites.matching import MomentMatching
 from graphmatern.inference.sites.updates import BoundMaximisation, SiteLikelihood
+from graphmatern.inference.skewed import SkewedPosterior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,8 +88,10 @@ class SiteObjective:
         self._raw, self.coordinates, self.start = free_parameters(self.likelihood, problem.rules)
         self.to_gain, _ = _WHILE_MOVING[self.likelihood.log_concave]
         self._approximation = _approximation(self.likelihood, engine)
-        # The bound favours parameters at which the posterior is closer to normal.
-        self._corrects = self.likelihood.log_concave and self.likelihood.n_latents == 1 and not engine.restricts
+        # The bound favours parameters at which the posterior is closer to normal, and its q is too narrow: where
+        # parameters are integrated out, moments are matched instead, which never fails for such likelihoods.
+        self._matches = self.likelihood.log_concave and self.likelihood.n_latents == 1 and not engine.restricts
+        self._weighing = MomentMatching(power=1.0) if self._matches else self._approximation
         self._state: SiteState | MatchedState | ClassState | None = None
         self._at: Floats | None = None  # where the sites are exact
         self._begin, self._best = None if sites is None else Sites(*sites), -np.inf
@@ -139,12 +141,14 @@ class SiteObjective:
         return -state.evidence, np.concatenate([state.gradient(latent), in_likelihood])
 
     def value(self, theta: Floats) -> float:
-        """Value alone, of sites that are begun from the best found so far and are exact enough to compare.
-
-        What the bound leaves out is added, as that differs between parameters.
-        """
-        state = self._approximation.fit(
-            self._field(theta),
+        """Value alone, of sites that are begun from the best found so far and are exact enough to compare."""
+        latent = self._field(theta)
+        if self._begin is None and self._weighing is not self._approximation:
+            # The bound has an optimum wherever one begins.
+            roughly = self._approximation.fit(latent, self._observed, None, tolerance=_TO_COMPARE)
+            self._begin = roughly.sites
+        state = self._weighing.fit(
+            latent,
             self._observed,
             self._begin,
             tolerance=_TO_WEIGH,
@@ -153,11 +157,9 @@ class SiteObjective:
             compared_with=None if self._best == -np.inf else self._best,
         )
         self._state, self._at = state, None
-        if isinstance(self._approximation, BoundMaximisation) and self._corrects:
-            return -state.evidence - beyond_the_bound(self._observed, state)  # type: ignore[arg-type]
         return -state.evidence
 
-    def begin_afresh(self, optimum: Optimum, objective: Objective) -> bool:
+    def restart(self, optimum: Optimum, objective: Objective) -> bool:
         """Whether the search should go on: because fresh sites do clearly better, or the approximation has changed.
 
         A likelihood that is not log-concave has several optima over the sites, and the way there decides.
@@ -173,7 +175,7 @@ class SiteObjective:
         kept, self._begin = self._begin, None
         try:
             value, _ = objective(optimum.position)
-        except NumericalError:  # nothing is found afresh
+        except NumericalError:  # the restart found nothing
             value = np.inf
         if value < optimum.value - _FRESH_GAIN * (1.0 + abs(optimum.value)):
             return True
@@ -210,7 +212,7 @@ class SiteObjective:
         """Value at some parameters, and the sites that predictions are made with there."""
         value = self.value(theta)
         assert self._state is not None
-        self._state = self._approximation.refine(self._field(theta), self._observed, self._state)
+        self._state = self._weighing.refine(self._field(theta), self._observed, self._state)
         return value, self.sites()
 
     def _best_sites(self, theta: Floats, latent: LatentField) -> Sites:
@@ -239,4 +241,6 @@ class SiteObjective:
                 predictive = latent.process.predictive(k, precision)
                 parts.append(Part(predictive, group, c, precision, first[start:end, None]))
         likelihood, observations = copy.deepcopy(self.likelihood), self._problem.observations
+        if sites is not None and self._matches:
+            return SkewedPosterior(parts, observations, likelihood, self._problem.effect_precision)
         return Posterior(parts, observations, likelihood, self._problem.effect_precision, levels)

@@ -226,7 +226,7 @@ def fit_sites(
     observed : SiteLikelihood
         The observations.
     start : Sites, optional
-        Where to begin; by default afresh, from the likelihood's guess at f.
+        Where to start; by default from the likelihood's guess at f.
     tolerance : float
         The updates end where a full one would gain about this much, relative to 1 + |ELBO|.
     max_iterations : int

@@ -239,10 +239,10 @@ class Page {
     } else {
       row("Most probable", this.className(this.now.label[i]));
       row("Labelled", this.className(this.now.observed[i]));
-      row("Uncertainty", `${formatShare(this.now.entropy[i])} of the most there can be`);
+      row("Uncertainty", `${formatShare(this.now.entropy[i])} of the maximum`);
       picture = this.probabilityBars(i);
     }
-    const notes = this.page.arrays.informed[i] ? [] : [make("p", { class: "warning", text: "No data reach this part of the graph: what is shown here is what was assumed beforehand." })];
+    const notes = this.page.arrays.informed[i] ? [] : [make("p", { class: "warning", text: "No data reach this part of the graph: what is shown here is the prior." })];
     const close = make("button", { type: "button", class: "close", "aria-label": "Close", text: "×", on: { click: () => this.choose(-1) } });
     detail.replaceChildren(make("h2", {}, make("span", { text: this.nameOf(i) }), close), ...notes, picture, make("dl", {}, ...rows), ...this.series(i));
   }
