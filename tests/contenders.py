@@ -6,11 +6,15 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import graphmatern as gm
-from dense_process import PriorOf, by_eigenvectors, by_inducing, exact, truncated
-from graphmatern.inference import Engine, Observations, Problem, Search
+from dense_process import PriorOf, by_eigenvectors, by_inducing, exact, on_features, truncated
+from graphmatern.inference import Engine, FeatureMatrix, Observations, Problem, Search
+from graphmatern.inference.features import graph_part, smoothing
+from graphmatern.inference.features.engine import FeatureEngine
 from graphmatern.inference.inducing.engine import EigenvectorEngine, InducingEngine
 from graphmatern.inference.markov.engine import MarkovEngine
 from graphmatern.inference.markov.fractional_engine import FractionalEngine
@@ -24,7 +28,6 @@ from toy_engine import ToyEngine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    import numpy as np
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
@@ -128,6 +131,21 @@ def any_smoothness(
     )
 
 
+def with_features(name: str, kernel: gm.Kernel, values: Any, *, by_products: bool = False) -> Contender:
+    """Features beside the graph; ``by_products`` is how large graphs that fill in do it."""
+    prior = on_features(values if isinstance(values, np.ndarray) else values.toarray())
+
+    def make(problem: Problem, groups: Any) -> Engine:
+        if not by_products:
+            return FeatureEngine(problem, groups)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(smoothing, "sparse_cost", lambda *_: None)
+            patch.setattr(graph_part, "eigenpairs_used", lambda *_: 500)
+            return FeatureEngine(problem, groups)
+
+    return Contender(name, make, kernel, prior, options={"features": FeatureMatrix(values), **_KEPT}, costly=True)
+
+
 def areal(problem: Problem, groups: Any) -> Engine:
     return MarkovEngine.candidates(problem, groups)[0]()
 
@@ -136,6 +154,9 @@ _KEPT: dict[str, Any] = {"search": Search(optimizer=None)}
 MATERN = {nu: gm.Matern(nu, 1.4, 1.3, fixed=("nu",)) for nu in (1, 2, 3)}
 HELD = gm.Matern(2, 1.4, 1.3, fixed=("nu", "variance"))
 INDUCING = [1, 4, 6, 9]
+_RNG = np.random.default_rng(21)
+MEASURED = _RNG.standard_normal((12, 3))
+COUNTED = csr_array(_RNG.poisson(0.4, (12, 20)).astype(float))
 ENGINES = [
     Contender("toy", ToyEngine),
     Contender("spectral", SpectralEngine, any_sites=False),
@@ -169,6 +190,20 @@ ENGINES = [
         any_sites=False,
         variances=False,
         options=_KEPT,
+    ),
+    with_features("features, cosine", gm.Matern(1.5, 1.4, 1.3) + gm.CosineFeatures(1.2, 0.8), COUNTED),
+    with_features("features, linear", gm.LinearFeatures(0.9, 1.1), MEASURED),
+    with_features("features, alone", gm.CosineFeatures(0.9, 1.1, filter="none"), COUNTED),
+    with_features(
+        "features, interaction",
+        gm.Diffusion(1.2, 0.8) + gm.RBFFeatures(0.7, 0.9, 1.1, filter="diffusion") + gm.Interaction(0.6),
+        MEASURED,
+    ),
+    with_features(
+        "features, products",
+        gm.Matern(1.5, 1.4, 1.3) + gm.CosineFeatures(1.2, 0.8) + gm.Interaction(0.6),
+        COUNTED,
+        by_products=True,
     ),
     Contender("all nodes", InducingEngine, prior=by_inducing(), options={"settings": {"inducing": range(12)}}),
     Contender("four nodes", InducingEngine, prior=by_inducing(INDUCING), options={"settings": {"inducing": INDUCING}}),

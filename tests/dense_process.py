@@ -18,12 +18,13 @@ from scipy.stats import multivariate_normal
 
 import graphmatern as gm
 from graphmatern.inference import Observations
-from graphmatern.kernels import ScaledKernel, SumKernel
+from graphmatern.kernels import FeatureKernel, ScaledKernel, SumKernel
 from reference import (
     areal_kernel,
     dense_kernel,
     dense_spectrum,
     diffusion_psi,
+    feature_kernel,
     inverse_cosine_psi,
     matern_psi,
     random_walk_psi,
@@ -80,6 +81,29 @@ def exact(graph: gm.Graph, kernel: Any, normalized: bool) -> DensePrior:
     """All of the prior is seen."""
     covariance = covariance_of(graph, kernel, normalized)
     return DensePrior(covariance, np.zeros_like(covariance))
+
+
+def on_features(features: Any) -> PriorOf:
+    """Parts on the graph, on features, and their product."""
+
+    def prior(graph: gm.Graph, kernel: Any, normalized: bool) -> DensePrior:
+        terms = getattr(kernel, "terms", [kernel])
+        on_graph, own, variances = np.zeros((graph.n_nodes,) * 2), np.zeros((graph.n_nodes,) * 2), [0.0, 0.0]
+        for term in terms:
+            variance = term.values()["variance"]
+            if isinstance(term, FeatureKernel):
+                own += variance * feature_kernel(graph, features, term, normalized=normalized)
+                variances[1] += variance
+            elif not isinstance(term, gm.Interaction):
+                on_graph += covariance_of(graph, term, normalized)
+                variances[0] += variance
+        covariance = on_graph + own
+        for term in terms:
+            if isinstance(term, gm.Interaction):
+                covariance = covariance + term.values()["variance"] * (on_graph / variances[0]) * (own / variances[1])
+        return DensePrior(covariance, np.zeros_like(covariance))
+
+    return prior
 
 
 def truncated(count: int) -> PriorOf:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.linalg import expm
 from scipy.sparse.csgraph import connected_components
 
 if TYPE_CHECKING:
@@ -62,6 +63,31 @@ def dense_kernel(
     kept = slice(n_eigenpairs)
     kernel = basis[:, kept] @ np.diag(psi(eigenvalues[kept])) @ basis[:, kept].T
     return np.asarray(kernel * variance * len(kernel) / np.trace(kernel))
+
+
+def feature_kernel(graph: Graph, features: Array, kernel: Any, *, normalized: bool) -> NDArray[np.float64]:
+    """A kernel on smoothed features z = A^(−1/2) Φ(Δ) A^(1/2) X at variance 1, entry by entry."""
+    values, n = kernel.values(), graph.n_nodes
+    laplacian, kappa = dense_laplacian(graph, normalized=normalized), values["smoothing"]
+    smooth = np.eye(n)
+    if kernel.filter == "matern":
+        smooth = np.linalg.inv(np.eye(n) + kappa**2 / 2 * laplacian)
+    elif kernel.filter == "diffusion":
+        smooth = expm(-(kappa**2) / 2 * laplacian)
+    root = np.ones(n) if graph.masses is None else np.sqrt(graph.masses)
+    z = (smooth @ (root[:, None] * features)) / root[:, None]
+    found, name = np.zeros((n, n)), type(kernel).__name__
+    for i in range(n):
+        for j in range(n):
+            if name == "LinearFeatures":
+                found[i, j] = z[i] @ z[j] / np.mean(np.sum(features**2, axis=1))
+            elif name == "CosineFeatures":
+                lengths = np.linalg.norm(z[i]) * np.linalg.norm(z[j])
+                found[i, j] = z[i] @ z[j] / lengths if lengths > 0 else 0.0
+            else:
+                spread = np.mean(np.sum((features - features.mean(axis=0)) ** 2, axis=1))
+                found[i, j] = np.exp(-np.sum((z[i] - z[j]) ** 2) / (2 * values["bandwidth"] ** 2 * spread))
+    return found
 
 
 def areal_kernel(graph: Graph, name: str, variance: float, mixing: float) -> NDArray[np.float64]:

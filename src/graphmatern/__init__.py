@@ -40,12 +40,16 @@ if TYPE_CHECKING:
     from graphmatern.kernels import BYM2 as BYM2
     from graphmatern.kernels import ICAR as ICAR
     from graphmatern.kernels import BoundKernel as BoundKernel
+    from graphmatern.kernels import CosineFeatures as CosineFeatures
     from graphmatern.kernels import Diffusion as Diffusion
+    from graphmatern.kernels import Interaction as Interaction
     from graphmatern.kernels import InverseCosine as InverseCosine
     from graphmatern.kernels import Kernel as Kernel
     from graphmatern.kernels import Leroux as Leroux
+    from graphmatern.kernels import LinearFeatures as LinearFeatures
     from graphmatern.kernels import Matern as Matern
     from graphmatern.kernels import RandomWalk as RandomWalk
+    from graphmatern.kernels import RBFFeatures as RBFFeatures
     from graphmatern.kernels import heat_flow as heat_flow
 
 _SUBMODULES = (
@@ -68,12 +72,16 @@ _EXPORTS = {
     "kernels": (
         "BYM2",
         "BoundKernel",
+        "CosineFeatures",
         "Diffusion",
         "ICAR",
+        "Interaction",
         "InverseCosine",
         "Kernel",
         "Leroux",
+        "LinearFeatures",
         "Matern",
+        "RBFFeatures",
         "RandomWalk",
         "heat_flow",
     ),

@@ -577,3 +577,19 @@ def test_impossible_places(fitted: Path, arguments: list[Any], code: int, words:
     result = run("place", fitted / "m.gm", *paths)
     assert result.exit_code == code, result.output
     assert words in result.output
+
+
+def test_features_from_a_table(tmp_path: Path) -> None:
+    roads, rng = gm.make_roads(60, seed=2), np.random.default_rng(0)
+    roads.edges[["source", "target"]].to_csv(tmp_path / "edges.csv", index=False)
+    height = rng.standard_normal(roads.n_nodes)
+    pd.DataFrame({"node": roads.nodes, "height": height}).iloc[::-1].to_csv(tmp_path / "features.csv", index=False)
+    values = pd.DataFrame({"node": roads.nodes, "speed": height**2 + 0.1 * rng.standard_normal(roads.n_nodes)})
+    values.iloc[::2].to_csv(tmp_path / "values.csv", index=False)
+    files = [str(tmp_path / name) for name in ("edges.csv", "values.csv")]
+    options = ["--features", str(tmp_path / "features.csv"), "--out", str(tmp_path / "model.gm"), "--no-integrate"]
+    result = CliRunner().invoke(app, ["fit", *files, *options])
+    assert result.exit_code == 0, result.output
+    model = gm.load(tmp_path / "model.gm")
+    assert model.engine_ == "features"
+    assert model.variance_shares_["features"] > 0.5

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import graphmatern as gm
 from graphmatern.errors import KernelError, NumericalError
 from graphmatern.inference import Observations, Problem, Search
+from graphmatern.inference.markov import cost
 from graphmatern.inference.markov.fractional_engine import FractionalEngine
 from graphmatern.inference.markov.pencil import matern_pencil
 from graphmatern.inference.markov.rational import as_resolvents, fraction, largest_error, terms_for, widest_ratio
@@ -178,6 +179,25 @@ def test_gradient_of_the_evidence() -> None:
             assert gradient[k] == pytest.approx((8.0 * near - far) / 12e-4, abs=2e-8)
 
 
+@pytest.mark.parametrize("nu", [0.4, 1.5, 2.5])
+def test_average_variances_from_resolvents(nu: float) -> None:
+    """Without blocks where partial fractions keep their digits, with derivatives; the same as through blocks."""
+    engine = FractionalEngine(_problem(WEIGHED, gm.Matern(nu, 4.0, 1.2)), [])
+    log_nu, log_kappa = np.log(nu), np.log(4.0)
+    values = np.linalg.eigvalsh(WEIGHED.laplacian().toarray())
+    pencil, c = engine._pencil_at(log_nu, log_kappa), 2.0 * nu / 16.0
+    found = engine.workspace.determinants.average(pencil, c, slopes=True)
+    through_blocks = engine._average_through_blocks(pencil, c, slopes=True)
+    if nu > 2.0:
+        assert found is None
+    else:
+        np.testing.assert_allclose(np.asarray(found), np.asarray(through_blocks), rtol=1e-9)
+    masses = np.asarray(WEIGHED.masses)
+    _, vectors = np.linalg.eigh(WEIGHED.laplacian().toarray())
+    diagonal = vectors**2 @ pencil.kernel(np.maximum(values, 0.0) / c)[0]
+    assert through_blocks.value == pytest.approx(np.mean(diagonal / masses), rel=1e-10)
+
+
 # ---------------------------------------------------------------------- whole fits
 def _drawn(nu: float, seed: int = 0) -> tuple[Any, Any]:
     graph, rng = gm.make_roads(220, seed=1), np.random.default_rng(seed)
@@ -218,6 +238,30 @@ def test_a_large_graph_learns_its_smoothness() -> None:
     assert model.engine_ == "markov"
     assert "any value" in model.engine_reason_
     assert model.kernel_.values()["nu"] % 1.0 != 0.0
+
+
+def test_a_rough_search_comes_first_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, data = _drawn(1.5)
+    settings_of: dict[str, Any] = {"engine": "markov", "integrate": False, "relative_error": 1e-5}
+    at_once = gm.GraphGPRegressor(graph, gm.Matern(1.3), **settings_of).fit(*data)
+    monkeypatch.setattr(cost, "_LARGE", 10)
+    seen: list[tuple[bool, int | None]] = []
+    plain = FractionalEngine.at
+
+    def at(engine: FractionalEngine, position: NDArray[np.float64]) -> Any:
+        found = plain(engine, position)
+        seen.append((engine.rough, engine._terms))
+        return found
+
+    monkeypatch.setattr(FractionalEngine, "at", at)
+    roughly = gm.GraphGPRegressor(graph, gm.Matern(1.3), **settings_of).fit(*data)
+    assert seen[0][0]
+    assert not seen[-1][0]
+    assert seen[0][1] < seen[-1][1]  # type: ignore[operator]
+    assert roughly._fit.report["relative_error"] <= 1e-5
+    assert roughly.log_marginal_likelihood_ == pytest.approx(at_once.log_marginal_likelihood_, abs=1e-3)
+    for name, value in at_once.kernel_.values().items():
+        assert roughly.kernel_.values()[name] == pytest.approx(value, rel=2e-2)
 
 
 def test_integers_that_are_given_are_kept() -> None:

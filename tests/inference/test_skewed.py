@@ -17,7 +17,7 @@ from graphmatern.inference.sites.objective import SiteObjective
 from graphmatern.inference.skewed import SkewedPosterior
 from graphmatern.inference.skewness import relax, stretch
 from graphmatern.inference.spectral.engine import SpectralEngine
-from graphmatern.likelihoods import Bernoulli, Likelihood, NegativeBinomial, Poisson
+from graphmatern.likelihoods import Bernoulli, Binomial, Likelihood, NegativeBinomial, Poisson, join_trials
 
 PATH = gm.Graph.from_edges([("a", "b"), ("b", "c"), ("c", "d")])
 SEEN, EVERY = np.array([0, 1, 3]), np.arange(4)
@@ -116,6 +116,21 @@ def test_one_count_of_zero_far_below_its_level() -> None:
         exact = np.interp(level, below, x)
         found = np.log(posterior.quantile(np.array([0]), level, observation=False))[0]
         assert found == pytest.approx(exact, abs=0.06 * np.sqrt(covariance[0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y"),
+    [
+        (Poisson(), [0.0] * 3),
+        (Bernoulli(), [1.0] * 3),
+        (Binomial(), join_trials(np.arange(2.0, 5.0), np.arange(2.0, 5.0))),
+    ],
+)
+def test_observations_that_bound_the_process_from_one_side_only(likelihood: Likelihood, y: Any) -> None:
+    """Sites that match moments one by one would together know far more than such observations tell."""
+    assert not likelihood.two_sided(torch.as_tensor(y))
+    with pytest.raises(AssertionError):
+        posterior_of(likelihood, y)
 
 
 def test_draws_have_the_marginals() -> None:

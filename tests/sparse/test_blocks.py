@@ -21,6 +21,7 @@ PENCILS = {
 }
 
 
+@pytest.mark.usefixtures("eager_threads")
 @pytest.mark.parametrize("n_threads", [1, 2])
 @pytest.mark.parametrize("size", [12, 330])
 @pytest.mark.parametrize("name", PENCILS)

@@ -21,6 +21,7 @@ from graphmatern.cli._options import (
     Distance,
     EdgeId,
     Exposure,
+    Features,
     Fraction,
     Geometry,
     GraphFile,
@@ -251,7 +252,9 @@ def fit(
     ] = None,
     lengthscale: Annotated[float | None, typer.Option(help="Lengthscale, held fixed; learned by default.")] = None,
     laplacian: Annotated[str, typer.Option(help="plain, normalized, or auto: whichever the kernel needs.")] = "auto",
-    engine: Annotated[str, typer.Option(help="auto, spectral, markov, moments, eigenvectors or inducing.")] = "auto",
+    engine: Annotated[
+        str, typer.Option(help="auto, spectral, markov, moments, features, eigenvectors or inducing.")
+    ] = "auto",
     eigenpairs: Annotated[int | None, typer.Option(min=1, help="Eigenpairs of the spectral engine.")] = None,
     max_seconds: Annotated[
         float | None,
@@ -267,6 +270,7 @@ def fit(
     ] = None,
     mean: Annotated[str, typer.Option(help="Mean of the process: constant or zero.")] = "constant",
     covariates: Covariates = None,
+    features: Features = None,
     covariate: Covariate = None,
     exposure: Exposure = None,
     trials: Trials = None,
@@ -337,6 +341,7 @@ def fit(
             likelihood,
             mean,
             covariates,
+            features,
             n_threads,
             seed,
             max_seconds,

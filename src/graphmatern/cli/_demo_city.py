@@ -115,7 +115,9 @@ def city_table(data: Measurements, fits: dict[str, tuple[Floats, Floats]]) -> Ta
     """Scores at the junctions without a sensor, against the truth."""
     hidden = data.hidden
     title = f"{len(hidden):,} junctions predicted from {len(data.sensors)} sensors"
-    table = Table(title=title, title_justify="left")
+    # evidence/integration_uses.md has the coverage of eight such cities.
+    caption = "No Gaussian process made this traffic; with eight seeds, 91–97 %."
+    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     table.add_column("method")
     table.add_column("RMSE", justify="right")
     table.add_column("truth in 95 % intervals", justify="right")

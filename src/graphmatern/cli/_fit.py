@@ -14,7 +14,7 @@ from graphmatern.cli._reading import limited_threads, load_graph
 from graphmatern.cli._report import check_page, write_report
 from graphmatern.errors import InputError, TableError
 from graphmatern.io import check_output, read_values
-from graphmatern.tables import read_numbers, wanted_column
+from graphmatern.tables import NameMatcher, node_column, read_numbers, read_table, wanted_column
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -188,6 +188,30 @@ def _covariates(reading: GraphReading, data: ValueReading, names: str) -> pd.Dat
     return pd.DataFrame(numbers, index=data.graph.nodes)
 
 
+def _beside_features(kernel: Kernel | None) -> Kernel | None:
+    """The kernel that was asked for, and one on features; None leaves both to the estimator."""
+    from graphmatern.kernels import RBFFeatures
+
+    return None if kernel is None else kernel + RBFFeatures()
+
+
+def _features(data: ValueReading, path: Path) -> pd.DataFrame:
+    """What is known at every node, as numbers, indexed by node name."""
+    faults = FaultList("nothing was fitted", TableError)
+    table = read_table(path, TableError)
+    matcher = NameMatcher(data.graph.nodes)
+    node = node_column(table, matcher)
+    if node is None:
+        received = f"columns {abbreviate(map(str, table.columns))}"
+        raise faults.raise_now("features", "must have a column with names of nodes", received, "Add one.")
+    codes = matcher.codes(table[node])
+    known, rest = codes >= 0, [name for name in table.columns if name != node]
+    rule, remedy = "must hold numbers, to be a feature", "Correct these cells, or remove the column."
+    numbers = {str(name): read_numbers(table[name][known], rule, faults, remedy=remedy) for name in rest}
+    faults.raise_if_any()
+    return pd.DataFrame(numbers, index=data.graph.nodes[codes[known]])
+
+
 def _estimator(reading: GraphReading, data: ValueReading, model: ModelOptions, console: Console) -> Any:
     """The estimator that suits the values, with the options that it knows."""
     import graphmatern as gm
@@ -212,6 +236,9 @@ def _estimator(reading: GraphReading, data: ValueReading, model: ModelOptions, c
     if data.covariates is not None:
         both = [options["covariates"]] if "covariates" in options else []
         options["covariates"] = pd.concat([*both, data.covariates], axis=1)
+    if model.features is not None:
+        options["features"] = _features(data, model.features)
+        options["kernel"] = _beside_features(options["kernel"])
     unknown = sorted(set(options) - set(kind._get_param_names()))
     if unknown:
         faults = FaultList("nothing was fitted", InputError)

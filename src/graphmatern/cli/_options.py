@@ -80,6 +80,10 @@ Fraction = Annotated[str | None, typer.Option(help="Column with the share of the
 Covariates = Annotated[
     str | None, typer.Option(help="Columns of the table of nodes that the mean depends on, joined by commas.")
 ]
+Features = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Table of what is known at every node: node names first, then numbers."),
+]
 Covariate = Annotated[
     list[str] | None,
     typer.Option("--covariate", metavar="COLUMN", help="Column of VALUES that the mean depends on; may be repeated."),
@@ -158,6 +162,7 @@ class ModelOptions:
     likelihood: str | None = None
     mean: str = "constant"
     covariates: str | None = None
+    features: Path | None = None
     n_threads: int | None = None
     seed: int = 0
     max_seconds: float | None = None

@@ -271,6 +271,27 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     def _content(self, *, title: str | None, level: float, options: dict[str, Any]) -> Content:
         """What the page says."""
 
+    @property
+    def variance_shares_(self) -> pd.Series[Any]:
+        """How much of the variance over the observed nodes each part explains, given the data; adds up to 1.
+
+        Parts are the graph, the features, their interaction and, for measurements, the noise. Of a model without
+        features there is one part. Of classes, an average over their processes.
+        """
+        self._require_fit()
+        found = self._fit.posterior.part_variances() if self._fit.kernel.uses_features else {"graph": 1.0}
+        if self._fit.kernel.uses_features and self._fit.likelihood.gaussian:
+            found["noise"] = float(self._fit.posterior.likelihood.noise.item())
+        shares = pd.Series(found, name="share", dtype=float)
+        return shares / shares.sum()
+
+    def _share_lines(self) -> list[str]:
+        """A line of a summary about what each part explains."""
+        if not self._fit.kernel.uses_features:
+            return []
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in self.variance_shares_.items())
+        return [f"variance  {shares}"]
+
     # ------------------------------------------------------------------ words
     @abstractmethod
     def summary(self) -> str:
@@ -347,8 +368,10 @@ def normalisation(values: NDArray[np.float64], *, robust: bool = False) -> tuple
     return float(np.ldexp(middle, unit)), float(np.ldexp(spread, unit))
 
 
-def reached_by(graph: Graph, nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each node shares its connected component with one of some nodes; shape (n_nodes,)."""
+def reached_by(graph: Graph, nodes: NDArray[np.int64], *, everywhere: bool = False) -> NDArray[np.bool_]:
+    """Whether each node shares its component with one of some nodes, or data reach everywhere; shape (n_nodes,)."""
+    if everywhere:
+        return np.ones(graph.n_nodes, dtype=bool)
     reached = np.zeros(graph.n_components, dtype=bool)
     reached[graph.components[nodes]] = True
     return np.asarray(reached[graph.components])

@@ -352,6 +352,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
                 f"kernel    {self.kernel_!r}",
                 f"likelihood {self.likelihood_!r}",
                 f"{evidence} {self.elbo_:.4f}",
+                *self._share_lines(),
                 *self._fit_lines(),
                 *effects,
             ]

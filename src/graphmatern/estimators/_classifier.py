@@ -19,6 +19,7 @@ from graphmatern.errors import KernelError, TableError
 from graphmatern.estimators._base import reached_by
 from graphmatern.estimators._class_results import ClassificationResults
 from graphmatern.estimators._covariates import read_covariates
+from graphmatern.estimators._features import read_features
 from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
 from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
 from graphmatern.estimators._labels import LabelData, label_array, read_labels, stored_labels
@@ -84,12 +85,14 @@ class GraphGPClassifier(ClassificationResults):
         by variational inference as if classes were independent, for any number of labels, and are overconfident.
         "bernoulli" is for two classes and has one process. "auto" is "probit", or "robustmax" if there are too many
         labels and for ``inference="inducing"`` and "eigenvectors". Pass a likelihood object to set its parameters.
-    inference : {"auto", "spectral", "markov", "moments", "eigenvectors", "inducing"}
+    inference : {"auto", "spectral", "markov", "moments", "features", "eigenvectors", "inducing"}
         How to compute. "spectral" (any kernel), "markov" (Matérn; large road-like graphs) and "moments" (any kernel;
-        large graphs of any other kind) agree with each other; "auto" chooses one of them. "eigenvectors" and "inducing"
-        restrict the posterior to leading eigenvectors or inducing nodes, and can learn from batches.
+        large graphs of any other kind) agree with each other; "auto" chooses one of them. "features" is the
+        only one that takes features, and is chosen where there are some. "eigenvectors" and "inducing" restrict the
+        posterior to leading eigenvectors or inducing nodes, and can learn from batches.
     engine : str, optional
         The same as ``inference``, under the name that `GraphGPRegressor` uses; give one of the two.
+    <features>
     classes : sequence of hashable, optional
         All possible labels; by default the categories of a categorical Series, or the labels that occur. Classes
         without labelled nodes have a process like the others.
@@ -177,6 +180,7 @@ class GraphGPClassifier(ClassificationResults):
         likelihood: Literal["auto", "probit", "softmax", "robustmax", "bernoulli"] | Categorical = "auto",
         inference: str = "auto",
         engine: str | None = None,
+        features: Any = None,
         classes: Sequence[Any] | None = None,
         mean: Literal["zero", "constant"] = "zero",
         covariates: Any = None,
@@ -207,6 +211,7 @@ class GraphGPClassifier(ClassificationResults):
         self.likelihood = likelihood
         self.inference = inference
         self.engine = engine
+        self.features = features
         self.classes = classes
         self.mean = mean
         self.covariates = covariates
@@ -351,6 +356,7 @@ class GraphGPClassifier(ClassificationResults):
                 "compares": True,
                 "settings": settings,
                 "integrate": self.integrate,
+                "features": read_features(self.graph, self.features),
                 **options,
             }
         )
@@ -382,7 +388,7 @@ class GraphGPClassifier(ClassificationResults):
             "n_clipped_": fit.n_clipped,
             "n_evaluations_": fit.optimum.n_evaluations,
             "at_bounds_": fit.at_bounds,
-            "informed_": reached_by(self.graph, data.nodes),
+            "informed_": reached_by(self.graph, data.nodes, everywhere=fit.kernel.uses_features),
         }
 
     # ------------------------------------------------------------------ more labels

@@ -38,6 +38,17 @@ _SHARED = {
         "int, optional",
         "Number of eigenpairs, for engines that use them; by default all up to 3,000 nodes, and 500 beyond.",
     ),
+    "features": (
+        "DataFrame, array_like or scipy sparse matrix, shape (n_nodes, n_features), optional",
+        (
+            "What is known at every node, such as the words of a paper: a table indexed by node name, or rows in the\n"
+            "order of the nodes. The process then has a part on features as well, smoothed over the graph by a filter\n"
+            "whose lengthscale is learned: by default `gm.CosineFeatures` where features are sparse or counts, else\n"
+            "`gm.RBFFeatures`, beside a Matérn kernel. ``kernel`` can be any sum of kernels on the graph, on features\n"
+            "(`gm.LinearFeatures` too) and `gm.Interaction`. Sparse features stay sparse, others are standardised.\n"
+            "Smoothing is on the plain Laplacian unless ``normalized`` says otherwise or degrees are very unequal."
+        ),
+    ),
     "optimizer": (
         '{"quasi-newton", "adam"} or None',
         (
@@ -170,10 +181,28 @@ def check_options(estimator: Any, labels: Sequence[str], faults: FaultList, held
         _check_device(estimator, faults)
     faults.raise_if_any()
     named = {"nu": True, "lengthscale": True, "variance": True} if kernel is None else _free_words(kernel)
+    _check_features(estimator, named, faults)
     idle = [word for word, free in named.items() if not free]
     _check_priors(estimator, faults)
     rules_of(estimator).check([*named, *labels], [*idle, *held], faults)
     faults.raise_if_any()
+
+
+def _check_features(estimator: Any, named: dict[str, bool], faults: FaultList) -> None:
+    """Note kernels on features without features, and the other way round; names of the default ones are added."""
+    given, kernel = getattr(estimator, "features", None) is not None, estimator.kernel
+    if given and kernel is None:
+        named |= {"smoothing": True, "bandwidth": True}
+    if kernel is None or kernel.uses_features == given:
+        return
+    if given:
+        remedy = "Add one, as in gm.Matern() + gm.CosineFeatures(), or leave out `kernel` or `features`."
+        faults.add("kernel", "must have a term on features where there are some", repr(kernel), remedy)
+    else:
+        rule = f"must be given for {kernel!r}"
+        here = hasattr(estimator, "features")
+        remedy = "One row for each node." if here else f"{type(estimator).__name__} knows none: leave out that term."
+        faults.add("features", rule, "none", remedy)
 
 
 def _check_error(error: Any, faults: FaultList) -> None:
@@ -191,9 +220,7 @@ def _check_priors(estimator: Any, faults: FaultList) -> None:
         received = "both 'sigma' and 'variance'"
         faults.add("priors", "must name one of these, which are one parameter", received, "sigma² is the variance.")
     mixing = priors.get("mixing")
-    if isinstance(mixing, PCPrior) and not (
-        isinstance(estimator.kernel, BYM2) and mixing.below is not None and mixing.below < 1.0
-    ):
+    if isinstance(mixing, PCPrior) and not _is_of_mixing(estimator, mixing):
         rule = "of mixing must be gm.PCPrior(below=...), a share, for BYM2 only"
         faults.add("priors", rule, f"{mixing!r} for {estimator.kernel!r}", "Use gm.Beta for other kernels.")
     if not hasattr(estimator, "covariates") and any(isinstance(prior, Normal) for prior in priors.values()):
@@ -250,6 +277,11 @@ def _free_words(kernel: Kernel) -> dict[str, bool]:
     return found
 
 
+def _is_of_mixing(estimator: Any, prior: PCPrior) -> bool:
+    """Whether a prior that penalises complexity is one of BYM2's mixing, which is a share."""
+    return isinstance(estimator.kernel, BYM2) and prior.below is not None and prior.below < 1.0
+
+
 def rules_of(estimator: Any) -> PriorsAndBounds:
     """Bounds and priors of an estimator's parameters; priors of coefficients of the mean are left out."""
     bounds, priors = ({} if given is None else given for given in (estimator.bounds, estimator.priors))
@@ -260,8 +292,9 @@ def rules_of(estimator: Any) -> PriorsAndBounds:
         prior = own.pop("sigma")
         known = isinstance(prior, Prior) and not isinstance(prior, PCPrior)  # which is of σ already
         own["variance"] = OfRoot(prior) if known else prior
-    if isinstance(own.get("mixing"), PCPrior) and isinstance(estimator.kernel, BYM2):
-        own["mixing"] = mixing_prior(estimator.graph, own["mixing"])
+    mixing = own.get("mixing")
+    if isinstance(mixing, PCPrior) and _is_of_mixing(estimator, mixing):
+        own["mixing"] = mixing_prior(estimator.graph, mixing)
     return PriorsAndBounds(bounds, own)
 
 

@@ -15,6 +15,7 @@ from graphmatern.estimators._area_results import AreaResults
 from graphmatern.estimators._base import normalisation, reached_by
 from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._data import TrainingData, join_observations, read_observations
+from graphmatern.estimators._features import read_features
 from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
 from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
 from graphmatern.estimators._options import check_options, device_of, documented, rules_of, search_of, uses_normalized
@@ -82,10 +83,11 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         Kernel with starting values, in units in which y has variance 1; fixed parameters are kept. By default a Matérn
         kernel whose starting values are chosen from the data.
     <normalized>
-    engine : {"auto", "spectral", "markov", "moments", "inducing", "eigenvectors"}
+    engine : {"auto", "spectral", "markov", "moments", "features", "inducing", "eigenvectors"}
         How to compute: with eigenpairs (any kernel), sparse precisions (Matérn; millions of nodes on road-like graphs),
         or Chebyshev moments at the observed nodes (any kernel; social, citation and nearest-neighbour graphs). These
         agree: exactly, or to ``relative_error`` if a Matérn kernel's smoothness is not an integer.
+        "features" is the only one that takes features, and is chosen where there are some.
         "inducing" and "eigenvectors" restrict the posterior to inducing nodes or leading eigenvectors.
     <n_eigenpairs>
     noise : float, optional
@@ -95,6 +97,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
     covariates : DataFrame, Series or array_like, shape (n_nodes, n_covariates), optional
         Values at every node that enter the mean linearly, with coefficients that are integrated out and that replicates
         share (`coefficients_`): a table indexed by node name, or an array in the order of the nodes.
+    <features>
     normalize_y : bool
         Whether to subtract the mean of y and divide by its standard deviation first, or by robust versions of these
         (the median, and the median distance from it) if outliers are expected; counts are left as they are.
@@ -182,6 +185,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         noise: float | None = None,
         mean: Literal["constant", "zero"] = "constant",
         covariates: Any = None,
+        features: Any = None,
         normalize_y: bool = True,
         likelihood: Literal[
             "gaussian", "student_t", "poisson", "negative_binomial", "zero_inflated_poisson", "binomial", "gamma"
@@ -210,6 +214,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         self.noise = noise
         self.mean = mean
         self.covariates = covariates
+        self.features = features
         self.normalize_y = normalize_y
         self.likelihood = likelihood
         self.optimizer = optimizer
@@ -342,6 +347,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
                 "max_seconds": self.max_seconds,
                 "effect_precision": covariates.precision(0.0 if likelihood.gaussian else _EFFECT_PRECISION),
                 "integrate": self.integrate,
+                "features": read_features(self.graph, self.features),
                 **options,
             }
         )
@@ -400,7 +406,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             "n_evaluations_": fit.optimum.n_evaluations,
             "at_bounds_": fit.at_bounds,
             "prior_variance_lost_": np.zeros(self.graph.n_nodes) if lost is None else lost,
-            "informed_": reached_by(self.graph, data.nodes),
+            "informed_": reached_by(self.graph, data.nodes, everywhere=fit.kernel.uses_features),
         }
 
     # ------------------------------------------------------------------ model files
@@ -546,6 +552,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             f"kernel    {self.kernel_!r}",
             spread,
             f"{evidence} {self.log_marginal_likelihood_:.4f}",
+            *self._share_lines(),
             *self._fit_lines(),
         ]
         if len(self._covariates.names) > 1 or self._fit_options["covariates"] is not None:

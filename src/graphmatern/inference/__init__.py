@@ -1,6 +1,7 @@
 """Inference: engines behind one seam, and what learns and predicts with any of them."""
 
 from graphmatern.inference.engines import ENGINES, EngineCost, choose_engine, predict_costs, register_engine
+from graphmatern.inference.features.matrix import FeatureMatrix
 from graphmatern.inference.learning.integrate import Component, Integrated, with_default_priors
 from graphmatern.inference.learning.learn import learn, update_weights
 from graphmatern.inference.learning.mixing import mixing_prior
@@ -25,6 +26,7 @@ __all__ = [
     "DataForms",
     "Engine",
     "EngineCost",
+    "FeatureMatrix",
     "Fit",
     "Gamma",
     "HalfNormal",

@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from graphmatern._progress import duration
-from graphmatern._validation import check_choice
+from graphmatern._validation import FaultList, check_choice
 from graphmatern.errors import KernelError, ResourceError
+from graphmatern.inference.features.engine import FeatureEngine
 from graphmatern.inference.inducing.engine import EigenvectorEngine, InducingEngine
-from graphmatern.inference.markov.cost import LONG, MOST_ENTRIES, block_cost, is_learned, smoothnesses, sparse_cost
+from graphmatern.inference.markov.cost import (
+    LONG,
+    MOST_ENTRIES,
+    begins_roughly,
+    block_cost,
+    is_learned,
+    smoothnesses,
+    sparse_cost,
+)
 from graphmatern.inference.markov.engine import MarkovEngine
 from graphmatern.inference.moments.engine import MomentsEngine
 from graphmatern.inference.spectral.engine import SpectralEngine, eigenpairs_used
@@ -28,11 +37,13 @@ __all__ = ["ENGINES", "Choice", "EngineCost", "choose_engine", "predict_costs", 
 
 #: An engine more is a line more here, and a rule in `choose_engine` if it is to be chosen by itself.
 ENGINES: dict[str, type[Engine]] = {
-    engine.name: engine for engine in (SpectralEngine, MarkovEngine, MomentsEngine, InducingEngine, EigenvectorEngine)
+    engine.name: engine
+    for engine in (SpectralEngine, MarkovEngine, MomentsEngine, InducingEngine, EigenvectorEngine, FeatureEngine)
 }
 
 # Seconds of one operation in dense linear algebra, of evaluations of a fit, and of products with one entry and column.
 _PER_FLOP, _EVALUATIONS = 1e-10, 25
+_ASKED_SHARE = 0.4  # of evaluations, by what they take, where a rough search comes first
 _PER_ENTRY = 4e-9  # seconds of one solution, per entry of the factor
 _PER_STEP, _PER_NODE = 2e-3, 3e-7  # seconds of an evaluation through factors beside these, and of each node in it
 _MOST_LARGER = 30.0  # times, beyond which it does not matter how much larger a precision is
@@ -41,6 +52,9 @@ _COMBINATIONS = 60  # of moments that are kept, about
 _SCORINGS, _COLUMNS_OF_MANY = 8, 600  # evaluations with many observations, and columns that each multiplies, about
 _SOON = 5.0  # seconds of a fit that need not be faster
 _UNEQUAL = 10.0  # largest degree, relative to the mean, from which on the plain Laplacian is a poor guide
+_STEEP = (
+    400.0  # largest degree, in mean weights of an edge, from which on the plain Laplacian takes long to smooth with
+)
 _WORTH = 3.0  # how many times as fast another engine must be to be preferred to all eigenpairs
 _FASTER = 5.0  # how many times as fast moments must be to be preferred to factors, which allow longer lengthscales
 
@@ -107,8 +121,26 @@ def choose_engine(problem: Problem, wanted: str) -> Choice:
         Where it would take longer than ``problem.max_seconds``, by any engine that may be used.
     """
     check_choice("engine", wanted, ("auto", *ENGINES), KernelError)
+    if problem.features is not None:
+        return _with_features(problem, wanted)
     preferred = _preferred(problem) if wanted == "auto" else Choice(wanted, "asked for", bool(problem.normalized))
     return preferred if problem.max_seconds is None else _within(problem, preferred, wanted, problem.max_seconds)
+
+
+def _with_features(problem: Problem, wanted: str) -> Choice:
+    """The only engine that knows features; on the plain Laplacian, unless that takes polynomials of high degrees."""
+    assert problem.features is not None
+    if wanted not in ("auto", FeatureEngine.name):
+        faults = FaultList("nothing was fitted", KernelError)
+        rule = "must be 'auto' or 'features' where there are features"
+        raise faults.raise_now("engine", rule, repr(wanted), "Leave it out, or leave out `features`.")
+    observed, normalized, note = len(np.unique(problem.observations.nodes)), problem.normalized, ""
+    if normalized is None:
+        weights, degrees = problem.graph.weights.data, problem.graph.degrees
+        normalized = bool(len(weights)) and float(degrees.max()) > _STEEP * float(weights.mean())
+        note = ", on the normalised Laplacian as degrees are very unequal" if normalized else ""
+    words = f"{problem.features.n_features:,} feature{'s' if problem.features.n_features > 1 else ''}"
+    return Choice(FeatureEngine.name, f"{words} at each node: exact at {observed:,} observed nodes{note}", normalized)
 
 
 def _within(problem: Problem, preferred: Choice, wanted: str, limit: float) -> Choice:
@@ -220,8 +252,10 @@ def _block_cost(problem: Problem) -> EngineCost:
     method = f"sparse factors of several fields, smoothness {smoothness}"
     if cost is None:
         return EngineCost("markov", method, np.inf, np.inf, at_least=True)
-    overhead = 10.0 * (_PER_STEP + _PER_NODE * problem.graph.n_nodes)
-    seconds = _evaluations(problem) * (4.0 * cost.seconds + overhead)
+    overhead = 10.0 * _PER_STEP + _PER_NODE * problem.graph.n_nodes
+    # Most evaluations are rough on a large graph.
+    count = _evaluations(problem) * (_ASKED_SHARE if begins_roughly(problem) else 1.0)
+    seconds = count * (4.0 * cost.seconds + overhead)
     return EngineCost("markov", method, seconds, cost.memory_bytes, at_least=cost.seconds > LONG)
 
 

@@ -102,6 +102,11 @@ class Mixture(Draws, Weighted["Posterior"]):
             ]
         )
 
+    def part_variances(self) -> dict[str, float]:
+        """How much each part of the processes varies over the observations; see `Posterior.part_variances`."""
+        every = [one.part_variances() for one in self.components]
+        return {name: float(self._average([np.array(own[name]) for own in every])) for name in every[0]}
+
     # ------------------------------------------------------------------ latent processes
     def _latent_moments(self, nodes: Longs) -> tuple[Floats, Floats]:
         return self._combined([(one.latent_mean(nodes), one.latent_variance(nodes)) for one in self.components])

@@ -239,6 +239,20 @@ class Posterior(Draws):
             found[self._rows(part)] = own
         return found
 
+    def part_variances(self) -> dict[str, float]:
+        """How much each part of the processes varies over the observations, where they have parts; see `shares`."""
+        found: dict[str, float] = {}
+        for part in self.parts:
+            find = getattr(part.predictive, "part_variances", None)
+            if find is None:
+                return {}
+            effects, potentials = self.effects[part.latent], part.potentials
+            if effects.count:
+                potentials = potentials - (part.precision * (part.group.design @ effects.mean))[:, None]
+            for name, variance in find(potentials).items():
+                found[name] = found.get(name, 0.0) + variance / len(self.parts)
+        return found
+
     # ------------------------------------------------------------------ classes that are coupled
     def _by_levels(self, part: Part, nodes: Longs) -> Floats:
         """L⁻¹Mᵀ with M how the mean of a process falls with the levels: MᵀA⁻¹M is due to these; (n, n_nodes)."""

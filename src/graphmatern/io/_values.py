@@ -308,6 +308,22 @@ def _rows_from(stored: Any, n_nodes: int) -> EdgeRows:
     return rows
 
 
+# ---------------------------------------------------------------------- sparse matrices
+def _sparse_parts(matrix: Any) -> list[Any]:
+    rows = sp.csr_array(matrix)
+    rows.sum_duplicates()
+    return [rows.data, rows.indices, rows.indptr, rows.shape[1]]
+
+
+def _sparse_from(parts: Any) -> Any:
+    data, indices, indptr, n_columns = parts
+    if np.asarray(data).dtype.kind not in "biuf" or not isinstance(n_columns, int) or len(indptr) < 1:
+        raise ModelFileError("the model file holds a sparse matrix that is none")
+    found = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_columns))
+    found.check_format(full_check=True)
+    return found
+
+
 _CODECS = (
     Codec("tuple", tuple, list, tuple),
     Codec("dict", dict, lambda value: [list(pair) for pair in value.items()], dict),
@@ -318,6 +334,8 @@ _CODECS = (
     Codec("time", dt.datetime, dt.datetime.isoformat, dt.datetime.fromisoformat),
     Codec("date", dt.date, dt.date.isoformat, dt.date.fromisoformat),
     Codec("graph", Graph, _graph_parts, _graph_from),
+    Codec("sparse", sp.sparray, _sparse_parts, _sparse_from),
+    Codec("sparse", sp.spmatrix, _sparse_parts, _sparse_from),
     Codec("index", pd.Index, _index_parts, _index_from),
     Codec("series", pd.Series, _series_parts, _series_from),
     Codec("table", pd.DataFrame, _table_parts, _table_from),

@@ -3,6 +3,14 @@
 from graphmatern.kernels._areal import BYM2, ICAR, ArealKernel, Leroux
 from graphmatern.kernels._base import Kernel, ScaledKernel, SpectralKernel, SumKernel, hold_variance
 from graphmatern.kernels._bound import BoundKernel, CorrelationRange
+from graphmatern.kernels._features import (
+    CosineFeatures,
+    FeatureKernel,
+    Interaction,
+    LinearFeatures,
+    RBFFeatures,
+    kernel_terms,
+)
 from graphmatern.kernels._heat import heat_flow
 from graphmatern.kernels._spectral import (
     Diffusion,
@@ -19,11 +27,16 @@ __all__ = [
     "ArealKernel",
     "BoundKernel",
     "CorrelationRange",
+    "CosineFeatures",
     "Diffusion",
+    "FeatureKernel",
+    "Interaction",
     "InverseCosine",
     "Kernel",
     "Leroux",
+    "LinearFeatures",
     "Matern",
+    "RBFFeatures",
     "RandomWalk",
     "ScaledKernel",
     "SpectralKernel",
@@ -31,5 +44,6 @@ __all__ = [
     "heat_flow",
     "hold_variance",
     "kernel_from_plain",
+    "kernel_terms",
     "kernel_to_plain",
 ]

@@ -40,6 +40,11 @@ class Kernel(torch.nn.Module, ABC):
         """Whether the kernel is scaled component by component, so that it is not a function of the Laplacian alone."""
         return False
 
+    @property
+    def uses_features(self) -> bool:
+        """Whether the kernel needs features of the nodes."""
+        return False
+
     @abstractmethod
     def spectral_weights(self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int) -> torch.Tensor:
         """Variances a Ψ(λ) of the coefficients on the eigenvectors.
@@ -237,6 +242,11 @@ class SumKernel(Kernel):
         """Whether the terms are scaled component by component."""
         return self.terms[0].intrinsic
 
+    @property
+    def uses_features(self) -> bool:
+        """Whether one of the terms needs features."""
+        return any(term.uses_features for term in self.terms)
+
     def spectrum_on(self, graph: Graph, n_eigenpairs: int | None, normalized: bool) -> Spectrum:
         """Eigenpairs on which all terms are defined."""
         return self.terms[0].spectrum_on(graph, n_eigenpairs, normalized)
@@ -297,6 +307,11 @@ class ScaledKernel(Kernel):
     def intrinsic(self) -> bool:
         """Whether the kernel is scaled component by component."""
         return self.kernel.intrinsic
+
+    @property
+    def uses_features(self) -> bool:
+        """Whether the kernel needs features."""
+        return self.kernel.uses_features
 
     def spectrum_on(self, graph: Graph, n_eigenpairs: int | None, normalized: bool) -> Spectrum:
         """Eigenpairs on which the kernel is defined."""

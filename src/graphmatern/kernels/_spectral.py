@@ -12,6 +12,7 @@ from graphmatern._validation import FaultList, check_whole
 from graphmatern.errors import KernelError
 from graphmatern.kernels._areal import BYM2, ICAR, Leroux
 from graphmatern.kernels._base import ScaledKernel, SpectralKernel, SumKernel
+from graphmatern.kernels._features import CosineFeatures, Interaction, LinearFeatures, RBFFeatures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -219,9 +220,9 @@ class InverseCosine(_NormalizedKernel):
         return torch.cos(0.25 * math.pi * eigenvalues.clamp(0.0, 2.0)).clamp_min(0.0)
 
 
-_STORED: dict[str, type[SpectralKernel]] = {
-    kind.__name__: kind for kind in (Matern, Diffusion, RandomWalk, InverseCosine, ICAR, Leroux, BYM2)
-}
+_ON_GRAPHS = (Matern, Diffusion, RandomWalk, InverseCosine, ICAR, Leroux, BYM2)
+_ON_FEATURES = (LinearFeatures, CosineFeatures, RBFFeatures, Interaction)
+_STORED: dict[str, type[Kernel]] = {kind.__name__: kind for kind in (*_ON_GRAPHS, *_ON_FEATURES)}
 
 
 def kernel_to_plain(kernel: Kernel) -> dict[str, Any]:

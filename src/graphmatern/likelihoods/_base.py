@@ -120,6 +120,15 @@ class Likelihood(Parameterized, ABC):
     def note_faults(self, y: NDArray[np.float64], faults: FaultList) -> None:
         """Note as faults observations that the likelihood cannot give rise to; none by default."""
 
+    def two_sided(self, y: torch.Tensor) -> bool:
+        """Whether observations y, shape (n,), bound f from both sides, so that its level has a nearly normal posterior.
+
+        If not, as with counts that are all zero, Gaussian sites that match moments one by one say together far more
+        than the observations do.
+        """
+        del y
+        return True
+
     def starting_sites(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """A first guess at f and at its precision, from the observations alone.
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from graphmatern.likelihoods._base import Near
+
 __all__ = ["Bernoulli", "Categorical", "MultinomialProbit", "RobustMax", "Softmax", "differences"]
 
 
@@ -106,6 +108,19 @@ class Bernoulli(Categorical):
         """Log Φ(±f) or log σ(±f); see `Likelihood.log_prob`."""
         signed = (2.0 * y - 1.0) * f[..., 0, :]
         return log_ndtr(signed) if self._link == "probit" else torch.nn.functional.logsigmoid(signed)
+
+    def marginal_log_power(
+        self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, power: float, near: Near | None = None
+    ) -> torch.Tensor:
+        """In closed form for the probit link itself; see `Likelihood.marginal_log_power`."""
+        if self._link == "probit" and power == 1.0:
+            found: torch.Tensor = log_ndtr((2.0 * y - 1.0) * mean[0] / torch.sqrt(1.0 + variance[0]))
+            return found
+        return super().marginal_log_power(y, mean, variance, power, near)
+
+    def two_sided(self, y: torch.Tensor) -> bool:
+        """Whether there are labels of both classes; see `Likelihood.two_sided`."""
+        return bool((y != y[:1]).any())
 
     def starting_sites(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """F of the right sign."""

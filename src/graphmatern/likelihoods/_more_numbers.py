@@ -243,6 +243,11 @@ class Binomial(Numeric):
         found: torch.Tensor = ways + successes * own - trials * torch.nn.functional.softplus(own)
         return found
 
+    def two_sided(self, y: torch.Tensor) -> bool:
+        """Whether there are successes and failures; see `Likelihood.two_sided`."""
+        successes, trials = split_trials(y)
+        return bool((successes > 0).any() and (successes < trials).any())
+
     def starting_sites(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits of the shares, whose precision is about trials × p (1 − p)."""
         successes, trials = split_trials(y)

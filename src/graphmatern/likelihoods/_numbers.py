@@ -310,6 +310,10 @@ class Counts(Numeric):
             rule = f"must hold counts, whole numbers of at least 0, for {type(self).__name__}"
             faults.add("y", rule, describe_rows(bad, y), "Use exposures for rates, or another likelihood.")
 
+    def two_sided(self, y: torch.Tensor) -> bool:
+        """Whether any count is above 0; see `Likelihood.two_sided`."""
+        return bool((y > 0).any())
+
     def starting_sites(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Logarithms of the counts, whose variance is about one over the count."""
         return torch.log(y + 0.5)[None], (y + 0.5)[None]

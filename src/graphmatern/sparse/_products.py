@@ -67,6 +67,9 @@ class ChebyshevProducts:
     array([ 1., -1.,  1.])
     """
 
+    #: Entries of blocks that callers make, at most: with more, only memory is lost.
+    block_entries = 2**24
+
     def __init__(self, matrix: csr_array[Any], low: float, high: float, n_threads: int | None = None) -> None:
         centre, half = 0.5 * (high + low), 0.5 * (high - low)
         n = matrix.shape[0]

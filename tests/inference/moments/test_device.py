@@ -68,6 +68,21 @@ def test_moments_go_on_from_lower_degrees(dtype: str) -> None:
     np.testing.assert_array_equal(products.moments(NODES, 12, first, kept), expected)
 
 
+def test_blocks_are_gone_on_from_when_there_is_less_memory_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device that pretends to be CUDA, whose memory runs short while moments are kept."""
+    free = [2 * 5 * 300 * 8 * 3.0]  # three columns of a block
+    products, kept = on_device("float64"), {}  # type: ignore[var-annotated]
+    expected = on_device("float64").moments(NODES, 12)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free[0], 1e9))
+    monkeypatch.setattr(products, "_device", torch.device("cuda"))
+    monkeypatch.setattr(products, "_rows", lambda nodes: torch.from_numpy(nodes))
+    monkeypatch.setattr(products, "_zeros", lambda *shape: torch.zeros(shape, dtype=torch.float64))
+    first = products.moments(NODES, 5, None, kept)
+    assert sorted(kept) == [0, 3]
+    free[0] /= 3.0
+    np.testing.assert_array_equal(products.moments(NODES, 12, first, kept), expected)
+
+
 SPECTRUM = HUBS.spectrum(normalized=True)
 VALUES = np.random.default_rng(1).standard_normal(300) @ (np.exp(-4.0 * SPECTRUM.eigenvalues) * SPECTRUM.eigenvectors).T
 VALUES = VALUES / VALUES.std() + 0.1 * np.random.default_rng(2).standard_normal(300)

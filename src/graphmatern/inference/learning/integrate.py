@@ -58,6 +58,7 @@ _MOST_OBSERVATIONS, _MOST_NODES, _MOST_NODES_OF_MOMENTS = 2_000, 60_000, 6_000  
 _POINTS = (48, 120, 240, 400)  # for one, two, three and more parameters, where evaluations take next to no time
 _CHEAP = 100  # observations
 _KEPT, _KEPT_SOME, _KEPT_FEW = 64, 24, 8  # components of the mixture; where they differ less; where they take long
+_SHARE_OF_PARTS = 0.5  # of the points, where a process has several parts, of which one often matters little
 _HOPELESS = 8.0  # nats by which a candidate is worse than the best, so that it has no part in the mixture
 _LEAST_WEIGHT = 1e-3  # of a component
 _VARIANCE_OF_CLASSES = 20.0  # centre of its prior; see `default_priors`
@@ -77,6 +78,7 @@ def default_priors(problem: Problem) -> dict[str, Prior]:
       the scale is that of a standard deviation, and df − 2 is around 8, within a factor of 20.
     * dispersion of counts: log-normal around 0.3, within a factor of 19. Laziness is Beta(2, 2), the share
       of zeros uniform.
+    * of features, smoothing is log-normal around three edges, within a factor of 7 with 95 %, and bandwidth around 1.
     * of areas, mixing is Beta(1/2, 1/2), and the standard deviation has a `PCPrior`: above 1 with 1 % for rates and
       classes (Simpson et al. 2017), above three times that of the data for measurements.
     """
@@ -104,6 +106,8 @@ def weak_priors(graph: Graph, normalized: bool, rules: PriorsAndBounds, spread: 
         "laziness": Beta(2.0, 2.0),
         "mixing": Beta(0.5, 0.5),
         "zeros": Beta(1.0, 1.0),
+        "smoothing": LogNormal(3.0 * edge, 1.0),
+        "bandwidth": LogNormal(1.0, 1.0),
     }
     for word, (low, high) in rules.bounds.items():
         if word in usual and word not in ("laziness", "mixing", "zeros"):  # whoever gives bounds knows more than we do
@@ -145,7 +149,7 @@ def is_worth_it(count: int, n_nodes: int, engine: str) -> bool:
     engine : str
         Name of the engine, or of a field's method.
     """
-    most = _MOST_NODES_OF_MOMENTS if engine == "moments" else _MOST_NODES
+    most = _MOST_NODES_OF_MOMENTS if engine in ("moments", "features") else _MOST_NODES
     return count <= _MOST_OBSERVATIONS and n_nodes <= most
 
 
@@ -181,6 +185,8 @@ class Effort:
         Whether the density is taken to be normal.
     areas : bool
         Whether the kernel is one of areas, which have one mode and few parameters: a grid serves them.
+    share : float
+        Of the points that are usual.
     """
 
     count: int
@@ -188,13 +194,15 @@ class Effort:
     slow: bool = False
     normal: bool = False
     areas: bool = False
+    share: float = 1.0
 
     @classmethod
     def of(cls, problem: Problem, engine: str) -> Effort:
         """What suits a problem, with an engine."""
-        slow = problem.likelihood.n_latents > 1 or engine == "moments"
+        slow = problem.likelihood.n_latents > 1 or engine in ("moments", "features")
         areas = isinstance(problem.kernel, ArealKernel)
-        return cls(problem.observations.count, problem.exact, slow, _is_normal(problem), areas)
+        share = _SHARE_OF_PARTS if engine == "features" else 1.0
+        return cls(problem.observations.count, problem.exact, slow, _is_normal(problem), areas, share)
 
     def n_points(self, n_parameters: int) -> int:
         """How many points are evaluated: fewer where each takes longer, and the density is closer to normal."""
@@ -203,7 +211,7 @@ class Effort:
         if self.count <= _CHEAP and not self.slow and n_parameters in (3, 4):  # noise with outliers has five
             # Takes about a second, and finds the means of parameters to a tenth of a deviation.
             share = 3.0 if self.exact else 2.0
-        return max(24, round(most * share * (1.0 if self.exact else 0.8)))
+        return max(24, round(most * self.share * share * (1.0 if self.exact else 0.8)))
 
     @property
     def n_components(self) -> int:

@@ -65,7 +65,8 @@ class MixingPrior(Prior):
     def quantile(self, share: Floats) -> Floats:
         """Quantiles of the logit."""
         wanted = np.log(-np.log1p(-np.asarray(share)) / self._rate)
-        found = np.interp(wanted, self._log_distance, self._x)
+        inside = np.clip(wanted, self._log_distance[0], self._log_distance[-1])
+        found = CubicSpline(self._log_distance, self._x)(inside)
         below = np.minimum(wanted - self._log_distance[0], 0.0)
         end = (self._log_distance[-1] - self._log_distance[-2]) / (self._x[-1] - self._x[-2])
         return np.asarray(found + below + np.maximum(wanted - self._log_distance[-1], 0.0) / end)

@@ -44,6 +44,8 @@ _BOUNDS = {
     "laziness": (3e-7, 1.0 - 3e-7),
     "zeros": (1e-4, 1.0 - 1e-4),
     "mixing": (1e-6, 1.0 - 1e-6),
+    "smoothing": (1e-2, 1e5),
+    "bandwidth": (1e-2, 1e2),
 }
 
 

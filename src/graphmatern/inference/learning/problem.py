@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.graph import Graph
+    from graphmatern.inference.features.matrix import FeatureMatrix
     from graphmatern.inference.learning.integrate import Integrated
     from graphmatern.inference.learning.journal import Journal
     from graphmatern.inference.learning.parameters import Coordinate, Objective
@@ -119,6 +120,8 @@ class Problem:
         Whether the variance itself is to be moved by an engine that would rather move something else.
     integrate : bool or "auto"
         Whether to integrate over the parameters after the search; "auto" where that is worth it.
+    features : FeatureMatrix, optional
+        Features of all nodes, for kernels on these.
     """
 
     graph: Graph
@@ -139,6 +142,7 @@ class Problem:
     settings: Mapping[str, Any] = field(default_factory=dict)
     in_variance: bool = False
     integrate: bool | str = False
+    features: FeatureMatrix | None = None
 
     @property
     def in_batches(self) -> bool:

@@ -19,13 +19,26 @@ if TYPE_CHECKING:
     from graphmatern.inference.observations import Group
     from graphmatern.sparse import Cost
 
-__all__ = ["LONG", "MOST_ENTRIES", "block_cost", "is_learned", "prefers_solves", "smoothnesses", "sparse_cost"]
+__all__ = [
+    "LONG",
+    "MOST_ENTRIES",
+    "ROUGHLY",
+    "begins_roughly",
+    "block_cost",
+    "is_learned",
+    "prefers_solves",
+    "smoothnesses",
+    "sparse_cost",
+]
 
 #: Seconds of one factorisation, of which a fit takes a hundred, beyond which it matters no more how many.
 LONG = 10.0
 #: Entries of a power of the Laplacian.
 MOST_ENTRIES = 300_000_000
+#: Relative error of covariances in a first search, where smoothnesses are approximate.
+ROUGHLY = 1e-2
 
+_LARGE = 10_000  # nodes for which such a search is worth it
 _TYPICAL_LENGTHSCALE = 8.0
 
 
@@ -46,6 +59,12 @@ def is_learned(problem: Problem) -> bool:
     if kernel is not None and not isinstance(kernel, Matern):
         return False
     return not smoothnesses(kernel, problem.rules) or problem.settings.get("n_fields") is not None
+
+
+def begins_roughly(problem: Problem) -> bool:
+    """Whether a search with few fields comes first where the smoothness is no integer."""
+    large = problem.graph.n_nodes >= _LARGE and problem.search.optimizer == "quasi-newton"
+    return large and problem.likelihood.gaussian and problem.relative_error < ROUGHLY
 
 
 def prefers_solves(problem: Problem, groups: list[Group], cost: Cost, unknowns: int = 1) -> bool:

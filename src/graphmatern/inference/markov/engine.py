@@ -20,7 +20,7 @@ from graphmatern.errors import KernelError, ResourceError
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
 from graphmatern.inference.learning.rehearsal import is_large, part_of_graph
 from graphmatern.inference.markov.areal import areal_engine
-from graphmatern.inference.markov.cost import is_learned, prefers_solves, smoothnesses
+from graphmatern.inference.markov.cost import ROUGHLY, is_learned, prefers_solves, smoothnesses
 from graphmatern.inference.markov.precision import markov_precision
 from graphmatern.inference.markov.process import MarkovProcess, Workspace
 from graphmatern.inference.markov.scale import moves_variance, scale_coordinate
@@ -39,10 +39,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["ROUGHLY", "MarkovEngine"]
-
-#: Relative error of covariances in a first search, where smoothnesses are approximate.
-ROUGHLY = 1e-2
+__all__ = ["MarkovEngine"]
 
 _OPEN_SECONDS = 5.0  # of one factorisation, for smoothnesses that are only tried
 _OPERATIONS_PER_SECOND = 3e10

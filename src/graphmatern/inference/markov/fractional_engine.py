@@ -21,9 +21,9 @@ import numpy as np
 from graphmatern._validation import FaultList
 from graphmatern.errors import KernelError
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
-from graphmatern.inference.markov.cost import prefers_solves
+from graphmatern.inference.markov.cost import ROUGHLY, begins_roughly, prefers_solves
 from graphmatern.inference.markov.determinants import Average
-from graphmatern.inference.markov.engine import ROUGHLY, MarkovEngine
+from graphmatern.inference.markov.engine import MarkovEngine
 from graphmatern.inference.markov.fractional import block_precision
 from graphmatern.inference.markov.fractional_process import BlockProcess, BlockWorkspace
 from graphmatern.inference.markov.pencil import matern_pencil
@@ -53,7 +53,6 @@ _LOG_RANGE = 30.0  # of z, either way; the variance has bounds of its own
 _TYPICAL_UNKNOWNS = 7  # at every node
 _ROOM = 1.5  # times the lengthscale at which a search begins, for which fields are chosen
 _LITTLE_ROOM = 1.1  # where a rough search has just ended
-_LARGE = 10_000  # nodes for which that is worth it
 _MORE_ROOM = 3.0  # where no second search follows
 _PERTURBATION = 1e-2  # of the sites, for derivatives of the average variance
 
@@ -219,9 +218,7 @@ class FractionalEngine(Engine):
 
     def begin_roughly(self) -> None:
         """Take few fields for a first search on a large graph."""
-        problem = self._problem
-        worth = problem.graph.n_nodes >= _LARGE and problem.search.optimizer == "quasi-newton"
-        self.rough = worth and problem.likelihood.gaussian and self.relative_error < ROUGHLY
+        self.rough = begins_roughly(self._problem)
 
     def refine(self, conditioned: Callable[[], Sequence[tuple[Conditioned, int]]]) -> bool:
         """Whether the last search was rough, or ended beyond the lengthscales for which fields were chosen."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceProducts"]
 
-_SHARE = 0.5  # of the free memory, for blocks
+_SHARE, _KEPT_SHARE = 0.5, 0.2  # of the memory: for blocks, and for those that are kept to go on from
 _BLOCKS = 5  # of a polynomial at a time, temporaries included
 _MOST_COLUMNS = 512
-_FASTER = 0.0025  # times the seconds of one processor, about
+_FASTER = 0.01  # times the seconds of one processor, about
 
 
 class DeviceProducts(ChebyshevProducts):
@@ -50,6 +51,9 @@ class DeviceProducts(ChebyshevProducts):
     >>> products.apply(np.array([0.0, 0.0, 1.0]), np.ones((3, 1)))[:, 0]
     array([ 1., -1.,  1.])
     """
+
+    #: Wide blocks keep a device busy.
+    block_entries = 2**27
 
     def __init__(
         self,
@@ -150,10 +154,20 @@ class DeviceProducts(ChebyshevProducts):
         seconds = super().seconds(n_columns, degree)
         return seconds if self._device.type == "cpu" else _FASTER * seconds
 
+    def _may_keep(self, n_columns: int) -> bool:
+        """Whether there is memory on the device to keep two blocks of so many columns."""
+        if self._device.type != "cuda":
+            return super()._may_keep(n_columns)
+        return 2.0 * self.n * n_columns * self._size <= _KEPT_SHARE * torch.cuda.mem_get_info(self._device)[1]
+
+    @cached_property
+    def _width(self) -> int:
+        """Columns of a block: the same at all times, as blocks are gone on from."""
+        if self._device.type != "cuda":
+            return _MOST_COLUMNS
+        free = _SHARE * torch.cuda.mem_get_info(self._device)[0]
+        return int(np.clip(free // (_BLOCKS * self.n * self._size), 1, _MOST_COLUMNS))
+
     def _in_blocks(self, count: int, work: Callable[[slice, Any], None]) -> None:
-        width = _MOST_COLUMNS
-        if self._device.type == "cuda":
-            free = _SHARE * torch.cuda.mem_get_info(self._device)[0]
-            width = int(np.clip(free // (_BLOCKS * self.n * self._size), 1, _MOST_COLUMNS))
-        for start in range(0, count, width):
-            work(slice(start, min(start + width, count)), None)
+        for start in range(0, count, self._width):
+            work(slice(start, min(start + self._width, count)), None)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Diagonal", "estimate_diagonal", "estimate_diagonals"]
 
-_ENTRIES = 2**24  # of a block of probes
 _ROUND, _MOST = 64, 256  # probes
 _ENOUGH, _FINE = 0.02, 0.004  # relative standard errors, root mean square
 _POWERS = np.array([[0.0, 0.5, 0.0], [1.0, 0.0, 0.75], [0.0, 0.5, 0.0], [0.0, 0.0, 0.25]])  # S, S², S³ from T_k(S)
@@ -94,7 +93,7 @@ def estimate_diagonals(
         How many probes may be taken to make errors smaller than they must be.
     """
     rows, controls = operator.rows, _Controls(operator)
-    width = int(np.clip(_ENTRIES // (rows.n_each * len(known)), 16, _ROUND))
+    width = int(np.clip(operator.products.block_entries // (rows.n_each * len(known)), 16, _ROUND))
     regression = _Regression(operator.products, controls.means, len(known))
     while True:
         for start in range(0, _ROUND, width):

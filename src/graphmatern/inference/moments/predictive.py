@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from graphmatern.inference.dense import CovarianceConditioned
     from graphmatern.inference.moments.krylov import KrylovConditioned
-    from graphmatern.inference.moments.prior import PriorField
+    from graphmatern.inference.moments.prior import NodePrior, PriorField
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
@@ -40,13 +40,13 @@ class MomentPredictive(Predictive):
 
     Parameters
     ----------
-    prior : PriorField
+    prior : NodePrior
         The process on all nodes.
     conditioned : CovarianceConditioned
         The process at the observations.
     """
 
-    def __init__(self, prior: PriorField, conditioned: CovarianceConditioned) -> None:
+    def __init__(self, prior: NodePrior, conditioned: CovarianceConditioned) -> None:
         self._prior, self._conditioned = prior, conditioned
         self._observed, self._place = np.unique(conditioned.group.nodes, return_inverse=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["PriorField", "in_masses"]
+__all__ = ["NodePrior", "PriorField", "in_masses"]
 
 _KEPT_ENTRIES = 2**27  # of covariances between all nodes and those observed
 _LANDMARKS = 1_000  # observed nodes, at most, whose columns help to estimate prior variances
@@ -32,7 +33,45 @@ _AT_ONCE = 64
 _SECONDS, _MOST = 0.5, 1_024  # for estimates better than they must be: time, and probes
 
 
-class PriorField:
+class NodePrior(ABC):
+    """A process on all nodes before any data: what predictions under any sites need of it."""
+
+    n_nodes: int
+
+    @abstractmethod
+    def spread(self, nodes: Longs, columns: Floats) -> Floats:
+        """K between all nodes and some, each once, times columns; shape (n_nodes, k)."""
+
+    @abstractmethod
+    def row_squares(self, nodes: Longs, columns: Floats) -> Floats:
+        """Sums of the squares of the rows of K between all nodes and some, each once, times columns; (n_nodes,)."""
+
+    @abstractmethod
+    def times(self, nodes: Longs, weights: Floats) -> Floats:
+        """K between all nodes and some, repeats allowed, times weights; shape (n_nodes, k)."""
+
+    @abstractmethod
+    def between(self, left: Longs, right: Longs, *, keep: bool) -> Floats:
+        """K between some nodes and others; shape (n_left, n_right)."""
+
+    @abstractmethod
+    def draw(self, count: int, rng: np.random.Generator) -> Floats:
+        """Draws of the process; shape (n_nodes, count)."""
+
+    @abstractmethod
+    def variances(self, nodes: Longs) -> Floats:
+        """Prior variances of some nodes; shape (n,)."""
+
+    @abstractmethod
+    def variance_errors(self, nodes: Longs) -> Floats:
+        """Standard errors of `variances` of the same nodes; shape (n,)."""
+
+    @abstractmethod
+    def join(self, others: Sequence[Any]) -> None:
+        """Share work with processes of other parameters."""
+
+
+class PriorField(NodePrior):
     """The process on all nodes before any data, and what predictions under different sites share.
 
     Parameters

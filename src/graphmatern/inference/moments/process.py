@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.inference.moments.operator import LaplacianOperator
-    from graphmatern.inference.moments.prior import PriorField
+    from graphmatern.inference.moments.prior import NodePrior, PriorField
     from graphmatern.inference.moments.values import KernelValues
     from graphmatern.inference.observations import Group
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["MomentProcess", "ObservedNodes"]
+__all__ = ["MomentProcess", "NodeConditioned", "NodeProcess", "ObservedNodes"]
 
 
 class ObservedNodes:
@@ -74,7 +75,58 @@ class ObservedNodes:
         return np.asarray(self.directions @ (self._matrices @ change.ravel()))
 
 
-class MomentProcess(Process):
+class NodeProcess(Process):
+    """A process given by its covariance at the distinct observed nodes.
+
+    Parameters
+    ----------
+    observed : ObservedNodes
+        The observed nodes.
+    groups : sequence of Group
+        The observations.
+    covariance : ndarray, shape (n_distinct, n_distinct)
+        K there.
+    prior : callable
+        Makes the process on all nodes, for predictions.
+    """
+
+    def __init__(
+        self, observed: ObservedNodes, groups: Sequence[Group], covariance: Floats, prior: Callable[[], NodePrior]
+    ) -> None:
+        self.observed, self.groups, self.node_covariance = observed, groups, covariance
+        self._make_prior = prior
+
+    def condition(self, group: int, precision: Floats) -> NodeConditioned:
+        """Put sites on a group; see `Process.condition`."""
+        return NodeConditioned(self, group, precision)
+
+    def covariance(self, group: int) -> Floats:
+        """K at the observations of a group; shape (n, n)."""
+        place = self.observed.places[group]
+        if np.array_equal(place, np.arange(len(self.node_covariance))):
+            return self.node_covariance
+        return self.node_covariance[np.ix_(place, place)]
+
+    @cached_property
+    def prior(self) -> NodePrior:
+        """The process on all nodes."""
+        return self._make_prior()
+
+    def predictive(self, group: int, precision: Floats) -> MomentPredictive:
+        """Return the process at any node; see `Process.predictive`."""
+        return MomentPredictive(self.prior, self.condition(group, precision))
+
+    def pull_back(self, group: int, change: Floats) -> Floats:
+        """Derivatives in the engine's coordinates, from those in K at a group's observations; shape (n_free,)."""
+        n, place = len(self.observed.nodes), self.observed.places[group]
+        return self.pull_back_nodes(sum_by_node(place, sum_by_node(place, change, n).T, n))
+
+    @abstractmethod
+    def pull_back_nodes(self, change: Floats) -> Floats:
+        """The same from derivatives in `node_covariance`."""
+
+
+class MomentProcess(NodeProcess):
     """A process at given values of the kernel's function.
 
     Parameters
@@ -96,41 +148,18 @@ class MomentProcess(Process):
         values: KernelValues,
         prior: Callable[[], PriorField],
     ) -> None:
-        self.observed, self.groups = observed, groups
-        self._make_prior = prior
+        super().__init__(observed, groups, observed.covariance(values.numbers), prior)
         self._values = values
-        self._covariance = observed.covariance(values.numbers)
 
-    def condition(self, group: int, precision: Floats) -> MomentConditioned:
-        """Put sites on a group; see `Process.condition`."""
-        return MomentConditioned(self, group, precision)
-
-    def covariance(self, group: int) -> Floats:
-        """K at the observations of a group; shape (n, n)."""
-        place = self.observed.places[group]
-        if np.array_equal(place, np.arange(len(self._covariance))):
-            return self._covariance
-        return self._covariance[np.ix_(place, place)]
-
-    @cached_property
-    def _prior(self) -> PriorField:
-        return self._make_prior()
-
-    def predictive(self, group: int, precision: Floats) -> MomentPredictive:
-        """Return the process at any node; see `Process.predictive`."""
-        return MomentPredictive(self._prior, self.condition(group, precision))
-
-    def pull_back(self, group: int, change: Floats) -> Floats:
-        """Derivatives in the kernel's free parameters, from those in K at a group's observations; shape (n_free,)."""
-        n, place = len(self.observed.nodes), self.observed.places[group]
-        change = sum_by_node(place, sum_by_node(place, change, n).T, n)
+    def pull_back_nodes(self, change: Floats) -> Floats:
+        """Derivatives in the kernel's free parameters, from those in K between the nodes; shape (n_free,)."""
         return self._values.pull_back(self.observed.pull_back(change))
 
 
-class MomentConditioned(CovarianceConditioned):
+class NodeConditioned(CovarianceConditioned):
     """Through K at the observations."""
 
-    def __init__(self, process: MomentProcess, group: int, precision: Floats) -> None:
+    def __init__(self, process: NodeProcess, group: int, precision: Floats) -> None:
         self._process, self._number = process, group
         super().__init__(process.groups[group], precision, process.covariance(group))
 

@@ -90,7 +90,9 @@ class SiteObjective:
         self._approximation = _approximation(self.likelihood, engine)
         # The bound favours parameters at which the posterior is closer to normal, and its q is too narrow: where
         # parameters are integrated out, moments are matched instead, which never fails for such likelihoods.
-        self._matches = self.likelihood.log_concave and self.likelihood.n_latents == 1 and not engine.restricts
+        own = self.likelihood
+        suits = own.log_concave and own.n_latents == 1 and (own.two_sided(y) or len(y) == 1)
+        self._matches = suits and not engine.restricts
         self._weighing = MomentMatching(power=1.0) if self._matches else self._approximation
         self._state: SiteState | MatchedState | ClassState | None = None
         self._at: Floats | None = None  # where the sites are exact

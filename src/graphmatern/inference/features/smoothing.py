@@ -1,0 +1,187 @@
+"""Smoothed features z = Φ(Δ) X, for many nodes or features at a time and several lengthscales at once.
+
+Two ways lead there. Chebyshev products smooth with any filter on any graph. The Matérn filter is the solution of
+(I + ½ κ²Δ) z = x, which sparse factors give far sooner where the graph does not fill in, for lengthscales of any size.
+With node masses A, z = A^(−½) Φ(Δ) A^(½) X: features that are the same everywhere stay so.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from scipy.sparse import csc_array, eye_array
+
+from graphmatern.inference.markov.cost import sparse_cost
+from graphmatern.inference.moments.degrees import MOST_DEGREE, first_below
+from graphmatern.inference.moments.operator import coefficients_from_values, laplacian_operator
+from graphmatern.sparse import analyze
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from graphmatern.inference.learning.problem import Problem
+    from graphmatern.inference.moments.operator import LaplacianOperator
+    from graphmatern.kernels import FeatureKernel
+    from graphmatern.sparse import Analysis
+
+    Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
+
+__all__ = ["ChebyshevSmoother", "FactorSmoother", "Smoother", "smoother_for"]
+
+_TOLERANCE = 1e-11  # of Φ, which is at most 1
+_ENTRIES_AT_ONCE = 2**25  # of a block of columns
+_SEEN = 0.5  # Φ at the smallest of some eigenvalues, where it is 1 at 0
+_LONGEST = 1e6  # lengthscale, where nothing else limits it
+_PER_ENTRY = 4.0  # cost of an entry of a factor, solved with twice, relative to one of the Laplacian in a product
+_TYPICAL_DEGREE = 100
+_SOON = 1.0  # seconds of a factorisation
+
+
+def smoother_for(problem: Problem, kernel: FeatureKernel) -> Smoother:
+    """The way to smooth that takes less on a problem's graph."""
+    assert problem.features is not None
+    if kernel.filter == "matern":
+        cost = sparse_cost(problem, 1)
+        products = _TYPICAL_DEGREE * (2 * problem.graph.n_edges + problem.graph.n_nodes)
+        if cost is not None and cost.seconds < _SOON and _PER_ENTRY * cost.nnz_factor < products:
+            return FactorSmoother(problem, kernel)
+    return ChebyshevSmoother(problem, kernel)
+
+
+class Smoother(ABC):
+    """Φ(Δ) of one kernel's filter, at any lengthscales.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the graph and the features.
+    kernel : FeatureKernel
+        Which filter.
+
+    Attributes
+    ----------
+    high : float
+        A bound on the Laplacian's eigenvalues.
+    longest : float
+        The longest lengthscale that can be used.
+    wider : float
+        How many times longer and shorter lengthscales than are needed now should be made ready for.
+    """
+
+    longest: float = _LONGEST
+    wider: ClassVar[float] = 12.0
+
+    def __init__(self, problem: Problem, kernel: FeatureKernel) -> None:
+        assert problem.features is not None
+        self._kernel, self.matrix, self.graph = kernel, problem.features, problem.graph
+        self.n_nodes, self.normalized = problem.graph.n_nodes, bool(problem.normalized)
+        self._operator: LaplacianOperator = laplacian_operator(
+            problem.graph, self.normalized, problem.n_threads, problem.device, problem.dtype
+        )
+        self.high = self._operator.high
+        masses = problem.graph.masses
+        self._root_mass = None if masses is None else np.sqrt(masses)[:, None]
+
+    @abstractmethod
+    def _filtered(self, columns: Floats, smoothings: Sequence[float]) -> Floats:
+        """Φ(Δ) V for several lengthscales; shape (n_smoothings, n_nodes, k)."""
+
+    @property
+    def width(self) -> int:
+        """How many columns are smoothed at a time."""
+        return int(np.clip(_ENTRIES_AT_ONCE // self.n_nodes, 32, 512))
+
+    def smooth(self, columns: Floats, smoothings: Sequence[float]) -> Floats:
+        """Smoothed columns on all nodes; shape (n_smoothings, n_nodes, k)."""
+        if self._root_mass is None:
+            return self._filtered(columns, smoothings)
+        return np.asarray(self._filtered(self._root_mass * columns, smoothings) / self._root_mass)
+
+    def weights(self, nodes: Longs, smoothings: Sequence[float]) -> Floats:
+        """With which weights features of all nodes are averaged at some nodes; (n_smoothings, n_nodes, n)."""
+        units = np.zeros((self.n_nodes, len(nodes)))
+        units[nodes, np.arange(len(nodes))] = 1.0
+        if self._root_mass is None:
+            return self._filtered(units, smoothings)
+        return np.asarray(self._filtered(units / self._root_mass, smoothings) * self._root_mass)
+
+    def rows(self, nodes: Longs, smoothings: Sequence[float]) -> Floats:
+        """Smoothed features of some nodes, each once; shape (n_smoothings, n, n_features)."""
+        found = np.empty((len(smoothings), len(nodes), self.matrix.n_features))
+        width = max(32, self.width // len(smoothings))
+        for start in range(0, len(nodes), width):
+            part = slice(start, start + width)
+            for number, one in enumerate(self.weights(nodes[part], smoothings)):
+                found[number, part] = self.matrix.transposed_times(one).T
+        return found
+
+
+class ChebyshevSmoother(Smoother):
+    """Any filter on any graph, by products; all lengthscales share them."""
+
+    wider = 3.0  # longer ones take higher degrees
+
+    def __init__(self, problem: Problem, kernel: FeatureKernel) -> None:
+        super().__init__(problem, kernel)
+        self.longest = self._longest()
+
+    def _degree(self, smoothing: float) -> int | None:
+        """Degree that a lengthscale needs; None where it would be absurd."""
+
+        def values(points: Floats) -> Floats:
+            with torch.no_grad():
+                return np.asarray(self._kernel.phi(torch.as_tensor(points), smoothing).numpy())
+
+        for most in (64, 256, 1024, MOST_DEGREE):
+            if values(self._operator.eigenvalues(2 * most + 1)[-1:])[0] < _SEEN:
+                continue  # between the points Φ falls from 1 to nearly 0, which they do not see
+            found = first_below(self._operator.truncation_errors(values, most), _TOLERANCE)
+            if found is not None:
+                return found
+        return None
+
+    def _longest(self) -> float:
+        low, high = np.log(1e-3), np.log(_LONGEST)
+        if self._degree(_LONGEST) is not None:
+            return _LONGEST
+        for _ in range(20):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if self._degree(float(np.exp(middle))) is not None else (low, middle)
+        return float(np.exp(low))
+
+    def _filtered(self, columns: Floats, smoothings: Sequence[float]) -> Floats:
+        degree = max(self._degree(one) or MOST_DEGREE for one in smoothings)
+        points = torch.as_tensor(self._operator.eigenvalues(degree))
+        with torch.no_grad():
+            values = np.stack([self._kernel.phi(points, float(one)).numpy() for one in smoothings], axis=1)
+        return self._operator.products.polynomials(coefficients_from_values(degree) @ values, columns)
+
+
+class FactorSmoother(Smoother):
+    """The Matérn filter by sparse factors, one for each lengthscale."""
+
+    def __init__(self, problem: Problem, kernel: FeatureKernel) -> None:
+        super().__init__(problem, kernel)
+        self._identity = csc_array(eye_array(self.n_nodes))
+        self._laplacian = csc_array(problem.graph.laplacian(self.normalized))
+        n_threads = problem.n_threads
+
+        def make() -> Analysis:
+            return analyze(self._matrix(1.0), n_threads=n_threads)
+
+        self._analysis: Analysis = problem.graph.cached(("smoothing", self.normalized, n_threads), make)
+
+    def _matrix(self, smoothing: float) -> Any:
+        return csc_array(self._identity + 0.5 * smoothing**2 * self._laplacian)
+
+    def _filtered(self, columns: Floats, smoothings: Sequence[float]) -> Floats:
+        found = np.empty((len(smoothings), *columns.shape))
+        for place, one in enumerate(smoothings):
+            found[place] = self._analysis.factorize(self._matrix(one).data).solve(columns)
+        return found
