@@ -106,7 +106,7 @@ def gcn(data: Any, train: np.ndarray, codes: np.ndarray, seed: int) -> np.ndarra
     for one in (first, second):
         torch.nn.init.xavier_uniform_(one.weight)
     groups = [{"params": first.parameters(), "weight_decay": 5e-4}, {"params": second.parameters()}]
-    optimizer, labels = torch.optim.Adam(groups, lr=0.01), torch.as_tensor(codes)
+    optimizer, labels = torch.optim.Adam(groups, lr=0.01), torch.tensor(codes)
 
     def outputs(p: float) -> torch.Tensor:
         drop = torch.nn.functional.dropout

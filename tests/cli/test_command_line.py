@@ -264,9 +264,9 @@ def test_texts_are_classes(city: Path) -> None:
     probabilities = expected.predict_proba(found.index.tolist())
     np.testing.assert_allclose(found[["p(east)", "p(west)"]].to_numpy(), probabilities, rtol=1e-10)
     assert found["label"].tolist() == expected.predict(found.index.tolist()).tolist()
-    refused = run(*base, "--out", city / "n.gm", "--nodes", city / "nodes.csv", "--covariates", "x")
-    assert refused.exit_code == 3
-    assert "must not be given for classification" in refused.stderr
+    result = run(*base, *options, "--out", city / "n.gm", "--nodes", city / "nodes.csv", "--covariates", "x")
+    assert result.exit_code == 0, result.output
+    assert "x" in gm.load(city / "n.gm").coefficients_.index.get_level_values(-1)
 
 
 def test_pictures_and_maps_are_written(city: Path) -> None:
