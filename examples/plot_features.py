@@ -15,8 +15,8 @@ import graphmatern as gm
 rng = np.random.default_rng(3)
 n, topics = 400, 3
 topic = rng.integers(0, topics, n)
-cites = [(i, j) for i in range(n) for j in rng.choice(n, 12, replace=False) if i != j]
-cites = [(i, j) for i, j in cites if rng.random() < (0.35 if topic[i] == topic[j] else 0.06)]
+cites = [(i, j) for i in range(n) for j in rng.choice(n, 20, replace=False) if i != j]
+cites = [(i, j) for i, j in cites if rng.random() < (0.3 if topic[i] == topic[j] else 0.09)]
 graph = gm.Graph.from_edges(cites, nodes=np.arange(n))
 rate = np.where(np.arange(60) // 20 == topic[:, None], 0.25, 0.05)
 words = csr_array(rng.poisson(np.where(rng.random((n, 1)) < 0.5, rate, 0.1)).astype(float))
