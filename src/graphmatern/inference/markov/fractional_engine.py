@@ -227,6 +227,7 @@ class FractionalEngine(Engine):
             return False
         room = _LITTLE_ROOM if self.rough else _ROOM
         self.rough = False
+        self.workspace.release()  # before more is asked for
         self._choose_terms(*self._last, room)
         return True
 
