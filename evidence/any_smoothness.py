@@ -160,7 +160,7 @@ def recovery() -> list[str]:
         f"Fields with κ = {KAPPA:g}, variance {VARIANCE:g}, noise {NOISE:g} on {graph.n_nodes:,} road-like nodes, 10 %",
         "observed; all parameters learned from `Matern(nu=1.2, lengthscale=3)`. In brackets z, the error over the",
         "standard error that the fit reports: of logarithms, but of the noise variance itself, in which the likelihood",
-        "is nearly quadratic (at ν = 0.6 its standard error is 0.06 wherever the optimum lies, while that of its",
+        "is nearly quadratic (at ν = 0.6 its standard error is 0.06 unless the optimum lies at 0, while that of its",
         "logarithm runs from 0.3 to 10). 2Δ is twice the log-likelihood that the optimum has more than the truth: χ²",
         "with four degrees of freedom, 95 % below 9.5. Seconds of processor time.",
         "",
