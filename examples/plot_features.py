@@ -2,8 +2,9 @@
 Features and the graph
 ======================
 
-Papers cite each other, and have words. Neither says all: here half of the papers use words of their topic, and
-citations join topics as well. A process with a part on the graph and a part on smoothed words uses both.
+Papers cite each other, and have words. Neither says it all: here six citations in ten lead anywhere, and every paper has
+a handful of words, half of them from other topics. A process with a part on the graph and a part on words that are
+smoothed over the citations uses both.
 """
 
 import matplotlib.pyplot as plt
@@ -15,11 +16,17 @@ import graphmatern as gm
 rng = np.random.default_rng(3)
 n, topics = 400, 3
 topic = rng.integers(0, topics, n)
-cites = [(i, j) for i in range(n) for j in rng.choice(n, 20, replace=False) if i != j]
-cites = [(i, j) for i, j in cites if rng.random() < (0.35 if topic[i] == topic[j] else 0.08)]
-graph = gm.Graph.from_edges(cites, nodes=np.arange(n))
-rate = np.where(np.arange(60) // 20 == topic[:, None], 0.4, 0.05)
-words = csr_array(rng.poisson(np.where(rng.random((n, 1)) < 0.5, rate, 0.1)).astype(float))
+alike = [np.flatnonzero(topic == k) for k in range(topics)]
+cites = {
+    (i, int(rng.choice(alike[topic[i]] if rng.random() < 0.4 else n)))
+    for i in range(n)
+    for _ in range(3)
+}
+graph = gm.Graph.from_edges(
+    [(i, j) for i, j in cites if i != j], nodes=np.arange(n), parallel="first"
+)
+rate = np.where(np.arange(90) // 30 == topic[:, None], 0.18, 0.06)
+words = csr_array(rng.poisson(rate).astype(float))
 
 labelled = np.concatenate(
     [rng.choice(np.flatnonzero(topic == k), 8, replace=False) for k in range(topics)]
@@ -35,16 +42,15 @@ kernels = {
 }
 scores = {}
 for name, (kernel, features) in kernels.items():
-    model = gm.GraphGPClassifier(
-        graph, kernel, features=features, normalized=False, integrate=False
-    )
+    model = gm.GraphGPClassifier(graph, kernel, features=features, normalized=False, integrate=True)
     model.fit(labelled, topic[labelled])
     scores[name] = model.score(others, topic[others])
     print(f"{name}: {scores[name]:.2f} right, log evidence {model.elbo_:.1f}")
 print(model.summary())
 
 # %%
-# With so few labels neither the evidence, which has seen the labelled papers only, nor a single split decides much.
+# Smoothed over the citations, the words of a paper and its neighbours say far more than either alone, and the evidence,
+# which has seen the labelled papers only, ranks the three kernels in the same order.
 figure, ax = plt.subplots(figsize=(6, 2.2), layout="constrained")
 ax.barh(list(scores), list(scores.values()), color="C0", height=0.5)
 ax.axvline(1 / topics, color="0.5", linestyle="--", linewidth=1)
