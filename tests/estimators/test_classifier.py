@@ -294,7 +294,7 @@ def test_engine_is_another_word_for_inference() -> None:
         assert model.engine_reason_.startswith("asked for")
     restricted = gm.GraphGPClassifier(CITY, engine="inducing", n_inducing=30).fit(NAMES, QUARTER[SHOWN])
     assert restricted.engine_ == "inducing"
-    with pytest.raises(KernelError, match=r"`engine` must be left out where `inference` is given"):
+    with pytest.raises(KernelError, match=r"`engine` must be left out if `inference` is given"):
         gm.GraphGPClassifier(CITY, engine="markov", inference="moments").fit(NAMES, QUARTER[SHOWN])
     with pytest.raises(KernelError, match="`engine` must be 'auto' or"):
         gm.GraphGPClassifier(CITY, engine="fast").fit(NAMES, QUARTER[SHOWN])

@@ -113,7 +113,8 @@ def test_gradient_of_the_converged_bound(contender: Contender, name: str) -> Non
     _, gradient = objective(theta)
     for k, step in enumerate(1e-4 * np.eye(len(theta))):
         numeric = (objective(theta + step)[0] - objective(theta - step)[0]) / 2e-4
-        assert gradient[k] == pytest.approx(numeric, rel=1e-5, abs=2e-6)
+        # Sites are at rest to 1e-12 of the bound, and the gradient to about the root of that.
+        assert gradient[k] == pytest.approx(numeric, rel=3e-5, abs=2e-6)
 
 
 @pytest.mark.parametrize(("contender", "name"), cases(BY_SITES, ["poisson", "student_t", "softmax"]))

@@ -62,7 +62,8 @@ def read_geojson(path: Path, faults: FaultList) -> list[Any]:
 
 def are_areas(features: list[Any]) -> bool:
     """Whether most features of a GeoJSON file are polygons."""
-    kinds = [(one.get("geometry") or {}).get("type") for one in features if isinstance(one, dict)]
+    geometries = [one.get("geometry") for one in features if isinstance(one, dict)]
+    kinds = [one.get("type") for one in geometries if isinstance(one, dict)]
     return 2 * sum(kind in ("Polygon", "MultiPolygon") for kind in kinds) > len(features)
 
 
