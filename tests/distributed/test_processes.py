@@ -119,7 +119,10 @@ def test_two_processes_agree_with_one_machine(launch: Launch, cases: list[dict[s
         np.testing.assert_allclose(table["mean"], reference["mean"], atol=tolerance * np.abs(reference["mean"]).max())
         assert table["informed"].sum() >= 300
         if case["std"]:
-            np.testing.assert_allclose(table["std"], reference["std"], atol=0.1 * table["std_error"].max() + 1e-6)
+            # One machine knows more about the diagonal beforehand, and takes as many probes as it can afford.
+            away = (table["std"] - reference["std"]) / (table["std_error"] + 1e-6)
+            assert np.sqrt((away**2).mean()) < 1.5
+            assert np.abs(away).max() < 6.0
 
 
 def test_multigrid_agrees_with_polynomials(launch: Launch, cases: list[dict[str, Any]], tmp_path: Path) -> None:
