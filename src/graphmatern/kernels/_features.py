@@ -162,7 +162,7 @@ class LinearFeatures(FeatureKernel):
 
 
 class CosineFeatures(FeatureKernel):
-    """Cosine of the angle between smoothed features, σ² zᵀz′ / (|z| |z′|): for words, and whatever else is counted.
+    """Cosine of the angle between smoothed features, σ² zᵀz′ / (‖z‖ ‖z′‖): for words, and whatever else is counted.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class CosineFeatures(FeatureKernel):
         super().__init__(smoothing=smoothing, variance=variance, filter=filter, fixed=fixed)
 
     def between(self, inner: torch.Tensor, left: torch.Tensor, right: torch.Tensor, spread: float) -> torch.Tensor:
-        """zᵀz′ / (|z| |z′|); see `FeatureKernel.between`."""
+        """zᵀz′ / (‖z‖ ‖z′‖); see `FeatureKernel.between`."""
         return inner * _inverse_root(left, spread)[:, None] * _inverse_root(right, spread)
 
     def at(self, norms: torch.Tensor, spread: float) -> torch.Tensor:
@@ -205,13 +205,13 @@ class CosineFeatures(FeatureKernel):
 
 
 def _inverse_root(norms: torch.Tensor, spread: float) -> torch.Tensor:
-    """1 / |z|, 0 without features; differentiable."""
+    """1 / ‖z‖, 0 without features; differentiable."""
     there = norms > _NOTHING * spread
     return torch.where(there, torch.where(there, norms, 1.0).rsqrt(), 0.0)
 
 
 class RBFFeatures(FeatureKernel):
-    """Falls with the distance between smoothed features, σ² exp(−|z − z′|² / (2 b² s)): for any smooth effect.
+    """Falls with the distance between smoothed features, σ² exp(−‖z − z′‖² / (2 b² s)): for any smooth effect.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ class RBFFeatures(FeatureKernel):
         return True
 
     def between(self, inner: torch.Tensor, left: torch.Tensor, right: torch.Tensor, spread: float) -> torch.Tensor:
-        """exp(−|z − z′|² / (2 b² s)); see `FeatureKernel.between`."""
+        """exp(−‖z − z′‖² / (2 b² s)); see `FeatureKernel.between`."""
         squared = (left[:, None] + right - 2.0 * inner).clamp_min(0.0)
         return torch.exp(-0.5 * squared / (self.bandwidth**2 * spread))
 
