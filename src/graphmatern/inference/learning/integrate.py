@@ -417,7 +417,8 @@ def _component(searched: Searched, explored: Explored, place: int, weight: float
     position, engine = explored.points[place], searched.engine
     sites = None
     if searched.objective.sites() is not None:
-        value, sites = searched.objective.settled_at(position)
+        with small_matrix_threads(engine.matrix_size):
+            value, sites = searched.objective.settled_at(position)
     else:
         value = searched.log_prior(position) - engine.log_prior() - float(explored.values[place])
     kernel = engine.kernel(position[: len(engine.coordinates)])
