@@ -71,11 +71,20 @@ class FeatureKernel(_WithFeatures):
     smoothing = Parameter(positive)
     _settings: ClassVar[tuple[str, ...]] = ("filter",)
 
-    def __init__(self, *, filter: str, fixed: Iterable[str], **values: float) -> None:  # noqa: A002
-        self.__dict__["_filter"] = filter
+    def __init__(
+        self,
+        smoothing: float = 2.0,
+        variance: float = 1.0,
+        filter: str = "matern",  # noqa: A002
+        fixed: Iterable[str] = (),
+    ) -> None:
+        self._begin(filter, fixed, smoothing=smoothing, variance=variance)
+
+    def _begin(self, kind: str, fixed: Iterable[str], **values: float) -> None:
+        """Set the filter and all parameters; without a filter its lengthscale means nothing."""
+        self.__dict__["_filter"] = kind
         held = {fixed} if isinstance(fixed, str) else set(fixed or ())
-        # Without a filter its lengthscale means nothing.
-        super().__init__(fixed=held | {"smoothing"} if filter == "none" else held, **values)
+        super().__init__(fixed=held | {"smoothing"} if kind == "none" else held, **values)
 
     @property
     def filter(self) -> str:
@@ -142,15 +151,6 @@ class LinearFeatures(FeatureKernel):
     LinearFeatures(filter='none', smoothing=2, variance=1, fixed=('smoothing',))
     """
 
-    def __init__(
-        self,
-        smoothing: float = 2.0,
-        variance: float = 1.0,
-        filter: str = "matern",  # noqa: A002
-        fixed: Iterable[str] = (),
-    ) -> None:
-        super().__init__(smoothing=smoothing, variance=variance, filter=filter, fixed=fixed)
-
     def between(self, inner: torch.Tensor, left: torch.Tensor, right: torch.Tensor, spread: float) -> torch.Tensor:
         """zᵀz′, relative; see `FeatureKernel.between`."""
         del left, right
@@ -185,15 +185,6 @@ class CosineFeatures(FeatureKernel):
     >>> gm.CosineFeatures(smoothing=3.0, fixed="smoothing")
     CosineFeatures(filter='matern', smoothing=3, variance=1, fixed=('smoothing',))
     """
-
-    def __init__(
-        self,
-        smoothing: float = 2.0,
-        variance: float = 1.0,
-        filter: str = "matern",  # noqa: A002
-        fixed: Iterable[str] = (),
-    ) -> None:
-        super().__init__(smoothing=smoothing, variance=variance, filter=filter, fixed=fixed)
 
     def between(self, inner: torch.Tensor, left: torch.Tensor, right: torch.Tensor, spread: float) -> torch.Tensor:
         """zᵀz′ / (‖z‖ ‖z′‖); see `FeatureKernel.between`."""
@@ -244,7 +235,7 @@ class RBFFeatures(FeatureKernel):
         filter: str = "matern",  # noqa: A002
         fixed: Iterable[str] = (),
     ) -> None:
-        super().__init__(smoothing=smoothing, bandwidth=bandwidth, variance=variance, filter=filter, fixed=fixed)
+        self._begin(filter, fixed, smoothing=smoothing, bandwidth=bandwidth, variance=variance)
 
     @property
     def takes_differences(self) -> bool:
