@@ -62,7 +62,6 @@ unit: $(VENV)/.ready browser
 # than ours, in an environment of their own.
 MPI_PACKAGES := libpetsc-real-dev libopenmpi-dev openmpi-bin gcc libc6-dev
 PETSC_DIR ?= $(firstword $(wildcard /usr/lib/petscdir/petsc*/*-real))
-mpi: PIP_CONSTRAINT :=
 mpi: $(VENV)/.ready  ## PETSc and MPI, for graphs beyond one machine
 	@{ command -v mpiexec && test -n "$(PETSC_DIR)"; } >/dev/null || { \
 	  test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
@@ -71,6 +70,7 @@ mpi: $(VENV)/.ready  ## PETSc and MPI, for graphs beyond one machine
 	  { echo "PETSc and MPI are not installed; as root: apt-get install $(MPI_PACKAGES)"; exit 1; }
 	@$(BIN)/python -c "import mpi4py, petsc4py" 2>/dev/null || $(MAKE) --no-print-directory petsc4py
 
+# (A variable emptied for the target `mpi` would be empty for its prerequisite too, and leave the environment unpinned.)
 petsc4py: PIP_CONSTRAINT :=
 petsc4py:
 	test -n "$(PETSC_DIR)"
