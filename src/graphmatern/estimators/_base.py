@@ -99,7 +99,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         dict of str to float
-            An error of 0.1 means that the parameter is known to about 10 %; NaN where the evidence has no peak.
+            An error of 0.1 means that the parameter is known to about 10 %; NaN, with a warning, where it ended at a
+            bound or the evidence has no peak. Where the evidence is estimated, from the Fisher information.
         """
         self._require_fit()
         if self._standard_errors is None:
@@ -318,7 +319,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
                 )
             lines += table_lines(self.hyperparameters_)
         if fit.at_bounds:
-            lines.append(f"bounds    {', '.join(fit.at_bounds)} ended at a bound")
+            lines.append(f"bounds    {', '.join(fit.at_bounds)} ended at a bound: no standard error")
         if fit.n_clipped:
             lines.append(f"negative sites were set to 0 in {fit.n_clipped} steps")
         report = fit.report

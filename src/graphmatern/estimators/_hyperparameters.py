@@ -54,7 +54,7 @@ def hyperparameter_draws(
     mode |= {label: own[label] for label in ("nu", "variance") if label in values and label in own}
     if not drawn and "variance" in values and "variance" in own:
         # An engine that moves something else in its stead.
-        values["variance"] = own["variance"] * np.exp(fit.standard_errors()["variance"] * _STRATA)
+        values["variance"] = own["variance"] * np.exp(errors["variance"] * _STRATA)
     named: dict[str, Floats] = {}
     named_mode: dict[str, float] = {}
     for label, numbers in values.items():

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from graphmatern.inference.learning.problem import Problem
     from graphmatern.inference.process import Engine
+    from graphmatern.sparse import Cost
 
 __all__ = ["ENGINES", "Choice", "EngineCost", "choose_engine", "predict_costs", "predicted_cost", "register_engine"]
 
@@ -183,8 +184,9 @@ def _preferred(problem: Problem) -> Choice:
     plain = replace(problem, normalized=bool(problem.normalized))
     if eigenpairs_used(problem.graph, None) is None or problem.n_eigenpairs is not None:
         return _with_eigenpairs(plain)
-    markov = _markov_cost(plain)
-    if markov is not None and not markov.at_least and markov.seconds <= max(_SOON, _FASTER * _moments_seconds(problem)):
+    limit = max(_SOON, _FASTER * _moments_seconds(problem))
+    markov = _markov_cost(plain, limit)
+    if markov is not None and not markov.at_least and markov.seconds <= limit:
         time = duration(markov.seconds)
         reason = f"{n:,} nodes and {_kind(plain)}: factors are sparse, and a fit takes {time} or so"
         return Choice("markov", reason, plain.normalized is True)
@@ -221,42 +223,60 @@ def _is_diagonal(problem: Problem) -> bool:
     return problem.exact and once and seen.noise is None and problem.graph.masses is None
 
 
-def _markov_cost(problem: Problem) -> EngineCost | None:
-    """Selected inverses at every update; or, where there are many updates, solves once for every observation."""
+def _markov_cost(problem: Problem, limit: float = np.inf) -> EngineCost | None:
+    """Selected inverses at every update; or, where there are many updates, solves once for every observation.
+
+    It does not matter by how much a fit exceeds ``limit`` seconds.
+    """
     if problem.kernel is not None and not isinstance(problem.kernel, Matern | ArealKernel):
         return None
     if is_learned(problem):
-        return _block_cost(problem)
+        return _block_cost(problem, limit)
     possible = smoothnesses(problem.kernel, problem.rules)
     smooth = "" if isinstance(problem.kernel, ArealKernel) else f", smoothness {' or '.join(map(str, possible))}"
     method = f"sparse factors{smooth}"
-    cost = sparse_cost(problem, possible[0])
+    sizes = [1.0] * len(possible)
+
+    def exceeds(cost: Cost) -> bool:
+        return _seconds_with_factors(problem, cost, sizes) > limit
+
+    cost = sparse_cost(problem, possible[0], exceeds)
     if cost is None:
         return EngineCost("markov", method, np.inf, np.inf, at_least=True)
-    at_least = cost.seconds > LONG
-    sizes = [1.0] * len(possible) if at_least else _relative_sizes(problem, possible)
-    observed, overhead = float(problem.observations.count), _PER_STEP + _PER_NODE * problem.graph.n_nodes
-    seconds = _evaluations(problem) * sum(4.0 * cost.seconds * size + overhead for size in sizes)
-    if problem.updates > 1:
-        dense = problem.updates * 3.0 * observed**3 * _PER_FLOP
-        solves = sum(_PER_ENTRY * observed * cost.nnz_factor * size + dense for size in sizes)
-        seconds = min(seconds, _evaluations(problem) / problem.updates * solves)
+    at_least = cost.seconds > LONG or exceeds(cost)
+    sizes = sizes if at_least else _relative_sizes(problem, possible)
+    seconds = _seconds_with_factors(problem, cost, sizes)
     return EngineCost("markov", method, seconds, max(sizes) * cost.memory_bytes, at_least=at_least)
 
 
-def _block_cost(problem: Problem) -> EngineCost:
+def _seconds_with_factors(problem: Problem, cost: Cost, sizes: list[float]) -> float:
+    """Of a fit, for precisions that take as many times what the first takes."""
+    observed, overhead = float(problem.observations.count), _PER_STEP + _PER_NODE * problem.graph.n_nodes
+    seconds = _evaluations(problem) * sum(4.0 * cost.seconds * size + overhead for size in sizes)
+    if problem.updates == 1:
+        return seconds
+    dense = problem.updates * 3.0 * observed**3 * _PER_FLOP
+    solves = sum(_PER_ENTRY * observed * cost.nnz_factor * size + dense for size in sizes)
+    return min(seconds, _evaluations(problem) / problem.updates * solves)
+
+
+def _block_cost(problem: Problem, limit: float) -> EngineCost:
     """Blocks of several fields at every node: what they take beside, a start from integers included, is little."""
-    cost = block_cost(problem)
+    # Most evaluations are rough on a large graph.
+    count = _evaluations(problem) * (_ASKED_SHARE if begins_roughly(problem) else 1.0)
+    overhead = 10.0 * _PER_STEP + _PER_NODE * problem.graph.n_nodes
+
+    def seconds(cost: Cost) -> float:
+        return count * (4.0 * cost.seconds + overhead)
+
+    cost = block_cost(problem, lambda one: seconds(one) > limit)
     given = problem.kernel if isinstance(problem.kernel, Matern) else Matern()
     smoothness = f"{given.values()['nu']:.4g}" if "nu" in given.fixed else "learned"
     method = f"sparse factors of several fields, smoothness {smoothness}"
     if cost is None:
         return EngineCost("markov", method, np.inf, np.inf, at_least=True)
-    overhead = 10.0 * _PER_STEP + _PER_NODE * problem.graph.n_nodes
-    # Most evaluations are rough on a large graph.
-    count = _evaluations(problem) * (_ASKED_SHARE if begins_roughly(problem) else 1.0)
-    seconds = count * (4.0 * cost.seconds + overhead)
-    return EngineCost("markov", method, seconds, cost.memory_bytes, at_least=cost.seconds > LONG)
+    at_least = cost.seconds > LONG or seconds(cost) > limit
+    return EngineCost("markov", method, seconds(cost), cost.memory_bytes, at_least=at_least)
 
 
 def _relative_sizes(problem: Problem, possible: tuple[int, ...]) -> list[float]:
@@ -307,7 +327,7 @@ def _with_eigenpairs(problem: Problem) -> Choice:
         return Choice("spectral", f"{problem.n_eigenpairs:,} eigenpairs were asked for", normalized)
     spectral = _spectral_cost(problem).seconds
     if spectral > 2.0 * _SOON:
-        markov = _markov_cost(problem)
+        markov = _markov_cost(problem, spectral / _WORTH)
         if markov is not None and not markov.at_least and markov.seconds * _WORTH < spectral:
             saved = f"sparse factors take {duration(markov.seconds)} or so, dense matrices {duration(spectral)}"
             return Choice("markov", f"{n:,} nodes and {_kind(problem)}: {saved}", normalized)

@@ -19,7 +19,7 @@ True
 
 from __future__ import annotations
 
-from graphmatern.sparse._analysis import Analysis, analyze, early_cost, least_cost, predict_cost
+from graphmatern.sparse._analysis import Analysis, analyze, early_cost, least_cost, predict_cost, separator_cost
 from graphmatern.sparse._blas import single_threaded_blas
 from graphmatern.sparse._blocks import BlockAnalysis, BlockFactor, BlockInverse
 from graphmatern.sparse._factor import Factor, SelectedInverse
@@ -54,6 +54,7 @@ __all__ = [
     "power_nnz",
     "predict_cost",
     "product_seconds",
+    "separator_cost",
     "signs_of",
     "single_threaded_blas",
 ]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from graphmatern.sparse._ordering import Elimination
     from graphmatern.sparse._structure import Plan
 
-__all__ = ["Analysis", "Layout", "analyze", "early_cost", "least_cost", "predict_cost"]
+__all__ = ["Analysis", "Layout", "analyze", "early_cost", "least_cost", "predict_cost", "separator_cost"]
 
 #: Offsets into the factor are 64-bit, and byte addresses must fit as well.  A name of its own for a test
 #: to lower.
@@ -294,11 +294,34 @@ def predict_cost(
     return _prepare(pattern, ordering, n_threads, True)[-1]
 
 
-def early_cost(pattern: spmatrix | sparray, *, enough: float, n_threads: int | None = None) -> Cost | None:
+def separator_cost(pattern: spmatrix | sparray, n_threads: int | None = None) -> Cost | None:
+    """Cost that factorising a pattern has at least, about, from one bisection; None for few nodes, or too many entries.
+
+    A graph whose halves only many nodes separate has a dense front of as many rows.
+
+    Parameters
+    ----------
+    pattern : scipy sparse matrix, shape (n, n)
+        Its pattern must be symmetric.
+    n_threads : int, optional
+        Threads that factorise at the same time; by default, one for each processor.
+    """
+    matrix: csr_array[Any] = csr_array(pattern)  # type: ignore[call-overload]
+    n = matrix.shape[0]
+    if n <= _FEW or matrix.nnz > _pattern.INT32_LIMIT:
+        return None
+    threads = _resources.available_threads() if n_threads is None else n_threads
+    size = separator_size(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+    flops, entries = _DOUBT * size**3 / 3.0, int(_DOUBT * size**2 / 2.0)
+    return Cost("metis", entries, flops, 20 * entries, predicted_seconds(n, entries, flops, threads))
+
+
+def early_cost(
+    pattern: spmatrix | sparray, *, enough: float, least: Cost | None = None, n_threads: int | None = None
+) -> Cost | None:
     """Cost that factorising a pattern has at least, about, where that is plenty already: found before it is ordered.
 
-    To factorise the part between the rows with most entries takes less than the whole; and a graph whose halves only
-    many nodes separate has a dense front of as many rows.
+    To factorise the part between the rows with most entries takes less than the whole.
 
     Parameters
     ----------
@@ -306,18 +329,16 @@ def early_cost(pattern: spmatrix | sparray, *, enough: float, n_threads: int | N
         Its pattern must be symmetric and hold the whole diagonal.
     enough : float
         Seconds of a factorisation beyond which a lower bound will do; below, None is returned.
+    least : Cost, optional
+        What `separator_cost` says, where that is known.
     n_threads : int, optional
         Threads that factorise at the same time; by default, one for each processor.
     """
+    least = separator_cost(pattern, n_threads) if least is None else least
+    if least is not None and least.seconds > enough:
+        return least
     matrix: csr_array[Any] = csr_array(pattern)  # type: ignore[call-overload]
     n = matrix.shape[0]
-    threads = _resources.available_threads() if n_threads is None else n_threads
-    if n > _FEW and matrix.nnz <= _pattern.INT32_LIMIT:
-        size = separator_size(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
-        flops, entries = _DOUBT * size**3 / 3.0, int(_DOUBT * size**2 / 2.0)
-        seconds = predicted_seconds(n, entries, flops, threads)
-        if seconds > enough:
-            return Cost("metis", entries, flops, 20 * entries, seconds)
     for hubs in (2_500, 10_000):
         if n > 2 * hubs:
             kept = np.sort(np.argsort(-np.diff(matrix.indptr), kind="stable")[:hubs])

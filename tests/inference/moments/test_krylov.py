@@ -15,7 +15,7 @@ import pytest
 import graphmatern as gm
 from contenders import KrylovMomentsEngine
 from dense_process import DenseSites, assert_close, exact
-from graphmatern.errors import NumericalError, ResourceError
+from graphmatern.errors import NumericalError, NumericalWarning, ResourceError
 from graphmatern.inference import Observations, Problem, Search
 from graphmatern.inference.moments import engine as moments_engine
 from graphmatern.inference.moments.engine import MomentsEngine
@@ -159,6 +159,24 @@ def test_a_fit_keeps_to_its_stated_errors(monkeypatch: pytest.MonkeyPatch) -> No
     for name, error in report["parameter_errors"].items():
         allowed = np.hypot(4.0 * error, 0.1 * exact_fit.standard_errors()[name])  # searches stop a little early
         assert abs(np.log(found[name] / truth[name])) < allowed, name
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_standard_errors_are_numbers_or_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Derivatives in single precision are too rough to take differences of; the Fisher information is not."""
+    options = {"integrate": False, **OPTIONS}
+    found = gm.GraphGPRegressor(HUBS, SMOOTH, dtype="float32", **options).fit(NODES, VALUES).standard_errors()
+    bounds = {"noise": (1e-6, 1e-3)}
+    held = gm.GraphGPRegressor(HUBS, SMOOTH, dtype="float32", bounds=bounds, **options).fit(NODES, VALUES)
+    assert "noise ended at a bound: no standard error" in held.summary()
+    with pytest.warns(NumericalWarning, match=r"without a standard error.*: noise \(at a bound\)\."):
+        errors = held.standard_errors()
+    assert np.isnan(errors.pop("noise"))
+    assert np.isfinite(list(errors.values())).all()
+    monkeypatch.setattr(MomentsEngine, "most_dense", 4_000)
+    expected = gm.GraphGPRegressor(HUBS, SMOOTH, **options).fit(NODES, VALUES).standard_errors()
+    for name, error in expected.items():
+        assert found[name] == pytest.approx(error, rel=0.35), name
 
 
 @pytest.mark.usefixtures("few_are_many")

@@ -17,7 +17,7 @@ from graphmatern.errors import NumericalError
 from graphmatern.inference.learning.explore import Explored, explore, few_of, normal_points
 from graphmatern.inference.learning.grid import MOST_PARAMETERS, explore_grid
 from graphmatern.inference.learning.optimize import curvature
-from graphmatern.inference.learning.parameters import PriorsAndBounds
+from graphmatern.inference.learning.parameters import PriorsAndBounds, information_with_priors
 from graphmatern.inference.learning.priors import Beta, LogNormal, PCPrior
 from graphmatern.inference.threads import small_matrix_threads
 from graphmatern.kernels import ArealKernel
@@ -404,12 +404,11 @@ def _explore(effort: Effort, searched: Searched) -> Explored:
 
 def _curvature(searched: Searched, position: Floats, step: float) -> Floats:
     """Of the negative log density: the Fisher information where it is known, else by differences."""
-    if searched.objective.information is None:
+    information = information_with_priors(searched.objective, searched.coordinates)
+    if information is None:
         return curvature(searched.penalised, position, step)
     searched.objective(position)
-    pairs = zip(searched.coordinates, position, strict=True)
-    of_priors = [0.0 if one.prior is None else one.prior.curvature(float(x)) for one, x in pairs]
-    return np.asarray(searched.objective.information() + np.diag(of_priors))
+    return information()
 
 
 def _component(searched: Searched, explored: Explored, place: int, weight: float) -> Component:

@@ -27,7 +27,7 @@ from graphmatern.inference.learning.integrate import (
     with_default_priors,
 )
 from graphmatern.inference.learning.optimize import Optimum, find_minimum
-from graphmatern.inference.learning.parameters import with_priors
+from graphmatern.inference.learning.parameters import information_with_priors, with_priors
 from graphmatern.inference.learning.problem import Fit, Known, Problem, Search
 from graphmatern.inference.learning.rehearsal import rehearse
 from graphmatern.inference.mixture import Mixture
@@ -267,6 +267,7 @@ def _learn_candidate(
     position = optimum.position
     own = position[:count]
     posterior = objective.posterior(position)
+    every = [*engine.coordinates, *objective.coordinates]
     fit = Fit(
         engine.name,
         reason,
@@ -275,9 +276,10 @@ def _learn_candidate(
         posterior.likelihood,
         posterior,
         optimum,
-        [*engine.coordinates, *objective.coordinates],
+        every,
         penalised,
         jacobian=lambda: _jacobian(engine, own, len(position)),
+        information=information_with_priors(objective, every) if engine.estimates else None,
         sites=objective.sites(),
         settled=objective.settled,
         n_clipped=objective.n_clipped,
@@ -322,8 +324,8 @@ def _search_candidate(
             if simpler is None and problem.search.optimizer is not None and coordinates:
                 start, *others = _ranked_starts(penalised, start, engine, problem, objective.start)
         engine.prepare(start[: len(engine.coordinates)])
-        if objective.information is not None:
-            hessian = _with_priors_curvature(objective, coordinates)
+        scoring = information_with_priors(objective, coordinates)
+        hessian = hessian if scoring is None else scoring
         nearby = hint is not None or engine.rough
 
         def search(start: Floats) -> Optimum:
@@ -407,17 +409,6 @@ def _ranked_starts(penalised: Objective, own: Floats, engine: Engine, problem: P
             values.append(np.inf)
     order = [k for k in np.argsort(values, kind="stable") if np.isfinite(values[k])]
     return [starts[k] for k in order] or [own]
-
-
-def _with_priors_curvature(objective: Any, coordinates: Sequence[Coordinate]) -> Callable[[], Floats]:
-    """The Fisher information where an objective was last evaluated, and what the priors contribute there."""
-
-    def hessian() -> Floats:
-        pairs = zip(coordinates, objective.position, strict=True)
-        of_priors = [0.0 if one.prior is None else one.prior.curvature(float(x)) for one, x in pairs]
-        return np.asarray(objective.information() + np.diag(of_priors))
-
-    return hessian
 
 
 def search_minimum(

@@ -26,6 +26,7 @@ __all__ = [
     "Coordinate",
     "PriorsAndBounds",
     "free_parameters",
+    "information_with_priors",
     "move_parameters",
     "with_priors",
 ]
@@ -195,6 +196,19 @@ def with_priors(objective: Objective, coordinates: Sequence[Coordinate]) -> Obje
         return value, gradient
 
     return penalised
+
+
+def information_with_priors(objective: Any, coordinates: Sequence[Coordinate]) -> Callable[[], Floats] | None:
+    """The Fisher information where an objective was last evaluated, and what priors add; None where it is not known."""
+    if objective.information is None:
+        return None
+
+    def information() -> Floats:
+        pairs = zip(coordinates, objective.position, strict=True)
+        of_priors = [0.0 if one.prior is None else one.prior.curvature(float(x)) for one, x in pairs]
+        return np.asarray(objective.information() + np.diag(of_priors))
+
+    return information
 
 
 def free_parameters(module: Any, rules: PriorsAndBounds) -> tuple[list[Any], list[Coordinate], Floats]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphmatern._validation import warn
+from graphmatern.errors import NumericalWarning
 from graphmatern.inference.learning.optimize import Optimum, curvature
 from graphmatern.inference.learning.parameters import PriorsAndBounds
 
@@ -185,6 +187,8 @@ class Fit:
         What was minimised: negative log evidence and priors, with derivatives.
     jacobian : callable, optional
         Derivatives of the logarithms of the parameters named, in the coordinates the optimiser moved.
+    information : callable, optional
+        The Fisher information where the objective was last evaluated, priors included, where that is estimated.
     sites : list of ndarray, optional
         Natural parameters of the sites, unless these are Gaussian noise.
     settled : bool
@@ -207,6 +211,7 @@ class Fit:
     coordinates: list[Coordinate]
     objective: Objective
     jacobian: Callable[[], Floats] | None = None
+    information: Callable[[], Floats] | None = None
     sites: list[Floats] | None = None
     settled: bool = True
     n_clipped: int = 0
@@ -243,19 +248,31 @@ class Fit:
     def standard_errors(self) -> dict[str, float]:
         """Standard errors of the logarithms of what was learned, from the curvature.
 
-        NaN for parameters at a bound, which count as known there, and for those that some direction without positive
-        curvature changes.
+        NaN, with a warning that names them, for parameters at a bound, which count as known there, and for those that
+        some direction without positive curvature changes.
         """
         if not self.coordinates:
             return {}
         labels = [one.label for one in self.coordinates]
         inside = np.flatnonzero([label not in self.at_bounds for label in labels])
-        hessian = curvature(self.objective, self.optimum.position, along=inside)
+        if self.information is None:
+            hessian = curvature(self.objective, self.optimum.position, along=inside)
+        else:
+            self.objective(self.optimum.position)
+            hessian = self.information()[np.ix_(inside, inside)]
         jacobian = np.eye(len(labels)) if self.jacobian is None else self.jacobian()
         values, vectors = np.linalg.eigh(hessian)
         changes = (jacobian[:, inside] @ vectors) ** 2  # of each parameter, along each direction
         peaked = values > _LEAST_CURVATURE
         variances = changes[:, peaked] @ (1.0 / values[peaked])
         unknown = changes[:, ~peaked].sum(axis=1) > 1e-6
-        unknown[np.setdiff1d(np.arange(len(labels)), inside)] = True
+        at_bounds = np.setdiff1d(np.arange(len(labels)), inside)
+        unknown[at_bounds] = True
+        if unknown.any():
+            named = [f"{labels[k]} ({'at a bound' if k in at_bounds else 'no peak'})" for k in np.flatnonzero(unknown)]
+            warn(
+                f"the evidence leaves these without a standard error, which is NaN: {', '.join(named)}. integrate=True "
+                "says what is known of them",
+                NumericalWarning,
+            )
         return dict(zip(labels, np.where(unknown, np.nan, np.sqrt(variances)).tolist(), strict=True))

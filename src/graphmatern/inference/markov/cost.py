@@ -11,9 +11,11 @@ from graphmatern.graph import largest_eigenvalue_bound
 from graphmatern.inference.markov.precision import markov_precision
 from graphmatern.inference.markov.rational import MOST_TERMS, terms_for, widest_ratio
 from graphmatern.kernels import ArealKernel, Matern
-from graphmatern.sparse import BlockAnalysis, early_cost, power_nnz
+from graphmatern.sparse import BlockAnalysis, early_cost, power_nnz, separator_cost
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from graphmatern.inference.learning.parameters import PriorsAndBounds
     from graphmatern.inference.learning.problem import Problem
     from graphmatern.inference.observations import Group
@@ -89,16 +91,34 @@ def prefers_solves(problem: Problem, groups: list[Group], cost: Cost, unknowns: 
     return updates > 1 and fits and by_solves < by_inverses
 
 
-def sparse_cost(problem: Problem, nu: int) -> Cost | None:
-    """Cost of factorising the precision of smoothness ν, a lower bound where it takes long; None if out of reach."""
+def sparse_cost(problem: Problem, nu: int, is_plenty: Callable[[Cost], bool] | None = None) -> Cost | None:
+    """Cost of factorising the precision of smoothness ν, a lower bound where it takes long; None if out of reach.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to fit.
+    nu : int
+        The smoothness.
+    is_plenty : callable, optional
+        Whether a lower bound is so much already that more need not be known: nothing is ordered then.
+    """
     graph, normalized, n_threads = problem.graph, bool(problem.normalized), problem.n_threads
+
+    def bound() -> Cost | None:
+        return graph.cached(("separator cost",), lambda: separator_cost(graph.laplacian(normalized)))
+
+    if is_plenty is not None:
+        least = bound()
+        if least is not None and is_plenty(least):
+            return least
 
     def compute() -> Cost | None:
         laplacian = graph.laplacian(normalized)
         if power_nnz(laplacian, nu, limit=MOST_ENTRIES, check=False) > MOST_ENTRIES:
             return None
         try:
-            early = early_cost(laplacian, enough=LONG)
+            early = early_cost(laplacian, enough=LONG, least=bound())
             if early is not None:
                 return early
             return markov_precision(graph, nu, normalized=normalized, n_threads=n_threads).analysis.cost
@@ -108,10 +128,10 @@ def sparse_cost(problem: Problem, nu: int) -> Cost | None:
     return graph.cached(("sparse cost", nu, normalized, n_threads), compute)
 
 
-def block_cost(problem: Problem) -> Cost | None:
+def block_cost(problem: Problem, is_plenty: Callable[[Cost], bool] | None = None) -> Cost | None:
     """Cost of factorising the block precision of a smoothness that is not an integer; see `sparse_cost`."""
-    single = sparse_cost(problem, 1)
-    if single is None or single.seconds > LONG:
+    single = sparse_cost(problem, 1, is_plenty)
+    if single is None or single.seconds > LONG or (is_plenty is not None and is_plenty(single)):
         return single
     graph, normalized = problem.graph, bool(problem.normalized)
     base = markov_precision(graph, 1, normalized=normalized, n_threads=problem.n_threads).analysis

@@ -102,7 +102,7 @@ class MomentsEngine(Engine):
         self._raw, self.coordinates, self.start = free_parameters(self._kernel, problem.rules)
         self._operator = self._make_operator(problem)
         self._observed = ObservedNodes(groups)
-        self.has_information = self._many = self._are_many()
+        self.has_information = self.estimates = self._many = self._are_many()
         self._tolerance = self.accuracy.kernel if self._many else TOLERANCE
         # Further away, moments of higher degrees are needed, perhaps for nothing.
         self.longest_step = 2.0 if self._many else 0.7
