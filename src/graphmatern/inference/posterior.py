@@ -229,14 +229,19 @@ class Posterior(Draws):
     def _find_variance(self, nodes: Longs) -> Floats:
         found = np.empty((self.n_latents * self.n_replicates, len(nodes)))
         for part in self.parts:
-            own = part.predictive.variances(nodes)
-            if self._observations.n_effects:
-                d = self.sensitivity(part, nodes)
-                own = own + np.einsum("ni,ij,nj->n", d, self.effects[part.latent].covariance, d)
+            own = self._variance_given_levels(part, nodes)
             if self._levels is not None:
                 half = self._by_levels(part, nodes)
                 own = own + np.einsum("kn,kn->n", half, half)
             found[self._rows(part)] = own
+        return found
+
+    def _variance_given_levels(self, part: Part, nodes: Longs) -> Floats:
+        """Variances of the process of a part, but for what is due to levels of coupled classes; shape (n_nodes,)."""
+        found = part.predictive.variances(nodes)
+        if self._observations.n_effects:
+            d = self.sensitivity(part, nodes)
+            found = found + np.einsum("ni,ij,nj->n", d, self.effects[part.latent].covariance, d)
         return found
 
     def part_variances(self) -> dict[str, float]:
@@ -277,10 +282,10 @@ class Posterior(Draws):
         """Covariances between the latent processes at each node; shape (n_nodes, n_latents, n_latents)."""
         found = np.zeros((len(nodes), self.n_latents, self.n_latents))
         if self._levels is not None:
-            halves = np.stack([self._by_levels(part, nodes) for part in self.parts])
-            found += np.einsum("ckn,dkn->ncd", halves, halves, optimize=True)
-        places = np.arange(self.n_latents)
-        found[:, places, places] = self.latent_variance(nodes).T
+            halves = np.stack([self._by_levels(part, nodes) for part in self.parts], axis=-1)
+            found += halves.transpose(1, 2, 0) @ halves.transpose(1, 0, 2)
+        for part in self.parts:
+            found[:, part.latent, part.latent] += self._variance_given_levels(part, nodes)
         return found
 
     def class_moments(self, nodes: Longs) -> Iterator[tuple[Floats, Floats]]:

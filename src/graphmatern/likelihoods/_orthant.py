@@ -21,6 +21,7 @@ __all__ = ["Orthant", "orthant", "positive_part"]
 
 _UPDATES = 200
 _DAMPED_AFTER = 20  # updates, from which on they go half the way
+_MOST_LEFT = 0.7  # of the observations that go on, for those that have settled to be left out
 _LEAST_VARIANCE = 1e-12  # of what a condition leaves, relative to what it had
 
 
@@ -71,12 +72,12 @@ def orthant(
     tolerance : float
         Updates end where moments change by less, in standard deviations.
     """
-    k = mean.shape[1]
-    eye = np.eye(k)
-    inverse = np.linalg.inv(covariance)
+    eye = np.eye(mean.shape[1])
+    found, live = np.empty(len(mean)), np.arange(len(mean))
+    alphas, betas = np.zeros((2, *mean.shape)) if start is None else (start[0].copy(), start[1].copy())
+    alpha, beta, inverse = alphas, betas, np.linalg.inv(covariance)
     shift = np.einsum("nij,nj->ni", inverse, mean)
-    alpha, beta = (np.zeros(mean.shape), np.zeros(mean.shape)) if start is None else start
-    for number in range(_UPDATES):
+    for number in range(1, _UPDATES + 1):
         posterior = np.linalg.inv(inverse + alpha[:, :, None] * eye)
         m, v = np.einsum("nij,nj->ni", posterior, shift + beta), np.einsum("nii->ni", posterior)
         left = 1.0 - alpha * v
@@ -85,11 +86,19 @@ def orthant(
         kept = np.maximum(1.0 + own_variance * bend, _LEAST_VARIANCE)
         change = -bend / kept - alpha, (slope - own_mean * bend) / kept - beta
         moved = np.abs(change[1] - change[0] * m) * np.sqrt(v) + np.abs(change[0]) * v
-        if moved.max(initial=0.0) <= tolerance:
+        going = (moved.max(axis=1, initial=0.0) > tolerance) & (number < _UPDATES)
+        share = 1.0 if number <= _DAMPED_AFTER else 0.5
+        if going.sum() > _MOST_LEFT * len(live):
+            alpha, beta = alpha + share * change[0], beta + share * change[1]
+            continue
+        # What has settled is done with; few observations take much longer than the others.
+        own = 0.5 * np.log(left) + left * (own_mean * (beta - 0.5 * alpha * own_mean) + 0.5 * own_variance * beta**2)
+        together = np.einsum("ni,ni->n", m, shift + beta) - np.einsum("ni,ni->n", mean[live], shift)
+        _, log_determinant = np.linalg.slogdet(eye + covariance[live] * alpha[:, None, :])
+        found[live] = 0.5 * together - 0.5 * log_determinant + (log_mass - own).sum(axis=1)
+        alphas[live], betas[live] = alpha, beta
+        if not going.any():
             break
-        share = 1.0 if number < _DAMPED_AFTER else 0.5
-        alpha, beta = alpha + share * change[0], beta + share * change[1]
-    own = 0.5 * np.log(left) + left * (own_mean * (beta - 0.5 * alpha * own_mean) + 0.5 * own_variance * beta**2)
-    _, log_determinant = np.linalg.slogdet(eye + covariance * alpha[:, None, :])
-    together = 0.5 * np.einsum("ni,ni->n", m, shift + beta) - 0.5 * np.einsum("ni,ni->n", mean, shift)
-    return Orthant(together - 0.5 * log_determinant + (log_mass - own).sum(axis=1), alpha, beta)
+        live, inverse, shift = live[going], inverse[going], shift[going]
+        alpha, beta = (old[going] + share * new[going] for old, new in zip((alpha, beta), change, strict=True))
+    return Orthant(found, alphas, betas)

@@ -246,9 +246,9 @@ class JointPrior(NodePrior):
             self._cross = key, found
         return found
 
-    def spread(self, nodes: Longs, columns: Floats) -> Floats:
-        """K between all nodes and some, each once, times columns; shape (n_nodes, k)."""
-        return np.asarray(self._kept(nodes) @ columns)
+    def spread(self, nodes: Longs, columns: Floats, at: Longs) -> Floats:
+        """K between nodes ``at`` and some, each once, times columns; shape (n_at, k)."""
+        return np.asarray(self._kept(nodes)[at] @ columns)
 
     def row_squares(self, nodes: Longs, columns: Floats) -> Floats:
         """Sums of the squares of the rows of K between all nodes and some, each once, times columns; (n_nodes,)."""

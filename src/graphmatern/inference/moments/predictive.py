@@ -50,13 +50,21 @@ class MomentPredictive(Predictive):
         self._prior, self._conditioned = prior, conditioned
         self._observed, self._place = np.unique(conditioned.group.nodes, return_inverse=True)
 
-    def _spread(self, columns: Floats) -> Floats:
-        """K between all nodes and the observations, times columns; shape (n_nodes, k)."""
-        return self._prior.spread(self._observed, sum_by_node(self._place, columns, len(self._observed)))
+    def _spread(self, columns: Floats, nodes: Longs) -> Floats:
+        """K between some nodes and the observations, times columns; shape (n_nodes, k)."""
+        return self._prior.spread(self._observed, sum_by_node(self._place, columns, len(self._observed)), nodes)
 
     def means(self, nodes: Longs, potentials: Floats) -> Floats:
         """Means of f at some nodes; shape (n_nodes, k)."""
-        return self._spread(self._conditioned.solve(potentials).alpha)[nodes]
+        solution, observed = self._conditioned.solve(potentials), np.isin(nodes, self._observed)
+        # As the sites have it: strong ones magnify what other polynomials leave of the misfit.
+        at_observed = np.empty((len(self._observed), potentials.shape[1]))
+        at_observed[self._place] = solution.mean
+        found = np.empty((len(nodes), potentials.shape[1]))
+        found[observed] = at_observed[np.searchsorted(self._observed, nodes[observed])]
+        if not observed.all():
+            found[~observed] = self._spread(solution.alpha, nodes[~observed])
+        return found
 
     def join(self, others: Sequence[Predictive]) -> None:
         """Share products; see `PriorField.join`."""
@@ -106,15 +114,15 @@ class MomentPredictive(Predictive):
         """Covariance of f at some nodes; shape (n_nodes, n_nodes)."""
         found = self._prior.between(nodes, nodes, keep=False)
         for sign, root in zip((-1.0, 1.0), self._inverse_root, strict=True):
-            images = self._spread(root)[nodes]
+            images = self._spread(root, nodes)
             found += sign * (images @ images.T)
         return 0.5 * (found + found.T)
 
     def covariance_times(self, nodes: Longs, others: Longs, weights: Floats) -> Floats:
         """Covariances of f between some nodes and others, times weights; shape (n_nodes, k)."""
         prior = self._prior.times(others, weights)
-        explained = self._spread(self._conditioned.inverse @ prior[self._conditioned.group.nodes])
-        return np.asarray(prior[nodes] - explained[nodes])
+        explained = self._spread(self._conditioned.inverse @ prior[self._conditioned.group.nodes], nodes)
+        return np.asarray(prior[nodes] - explained)
 
     def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
         """Draws of f minus its mean: of the prior, moved to draws at the observations; shape (n_samples, n_nodes)."""
@@ -122,8 +130,8 @@ class MomentPredictive(Predictive):
         for start in range(0, n_samples, _AT_ONCE):
             count = min(_AT_ONCE, n_samples - start)
             prior = self._prior.draw(count, rng)
-            moved = prior - self._spread(self._correction(prior[self._conditioned.group.nodes], rng))
-            found[start : start + count] = moved[nodes].T
+            correction = self._correction(prior[self._conditioned.group.nodes], rng)
+            found[start : start + count] = (prior[nodes] - self._spread(correction, nodes)).T
         return found
 
     def _correction(self, prior: Floats, rng: np.random.Generator) -> Floats:
@@ -156,14 +164,14 @@ class KrylovPredictive(Predictive):
         self._prior, self._conditioned = prior, conditioned
         self._exactly = conditioned.accuracy.predictions
 
-    def _spread(self, solved: Floats) -> Floats:
-        """K between all nodes and those observed, times D u; shape (n_nodes, k)."""
-        return self._prior.spread(self._conditioned.nodes, self._conditioned.unwhiten(solved))
+    def _spread(self, solved: Floats, nodes: Longs) -> Floats:
+        """K between some nodes and those observed, times D u; shape (n_nodes, k)."""
+        return self._prior.spread(self._conditioned.nodes, self._conditioned.unwhiten(solved), nodes)
 
     def means(self, nodes: Longs, potentials: Floats) -> Floats:
         """Means of f at some nodes; shape (n_nodes, k)."""
         conditioned = self._conditioned
-        return self._spread(conditioned.solve_whitened(conditioned.whiten(potentials), self._exactly))[nodes]
+        return self._spread(conditioned.solve_whitened(conditioned.whiten(potentials), self._exactly), nodes)
 
     def _explained_by_data(self, covariances: Floats, tolerance: float) -> Floats:
         """Solve for covariances with the observed nodes: B⁻¹ D K_x·; shape (n_distinct, k)."""
@@ -265,7 +273,7 @@ class KrylovPredictive(Predictive):
         """Covariances of f between some nodes and others, times weights; shape (n_nodes, k)."""
         prior = self._prior.times(others, weights)
         solved = self._explained_by_data(prior[self._conditioned.nodes], self._exactly)
-        return np.asarray(prior[nodes] - self._spread(solved)[nodes])
+        return np.asarray(prior[nodes] - self._spread(solved, nodes))
 
     def deviations(self, n_samples: int, nodes: Longs, rng: np.random.Generator) -> Floats:
         """Draws of f minus its mean: of the prior, less what noisy observations of it say; (n_samples, n_nodes)."""
@@ -275,6 +283,6 @@ class KrylovPredictive(Predictive):
             prior = self._prior.draw(count, rng)
             seen = conditioned.unwhiten(prior[conditioned.nodes])
             seen += conditioned.observed * rng.standard_normal(seen.shape)
-            moved = prior - self._spread(conditioned.solve_whitened(seen, self._exactly))
-            found[start : start + count] = moved[nodes].T
+            moved = self._spread(conditioned.solve_whitened(seen, self._exactly), nodes)
+            found[start : start + count] = (prior[nodes] - moved).T
         return found

@@ -39,8 +39,8 @@ class NodePrior(ABC):
     n_nodes: int
 
     @abstractmethod
-    def spread(self, nodes: Longs, columns: Floats) -> Floats:
-        """K between all nodes and some, each once, times columns; shape (n_nodes, k)."""
+    def spread(self, nodes: Longs, columns: Floats, at: Longs) -> Floats:
+        """K between nodes ``at`` and some, each once, times columns; shape (n_at, k)."""
 
     @abstractmethod
     def row_squares(self, nodes: Longs, columns: Floats) -> Floats:
@@ -89,14 +89,14 @@ class PriorField(NodePrior):
         self._cross: dict[bytes, Floats] = {}
         self._family: list[PriorField] = [self]
 
-    def spread(self, nodes: Longs, columns: Floats) -> Floats:
-        """K between all nodes and some, each once, times columns; shape (n_nodes, k)."""
+    def spread(self, nodes: Longs, columns: Floats, at: Longs) -> Floats:
+        """K between nodes ``at`` and some, each once, times columns; shape (n_at, k)."""
         known = self.kept_columns(nodes)
         if known is not None:
-            return np.asarray(known @ columns)
+            return np.asarray(known[at] @ columns)
         full = np.zeros((self.n_nodes, columns.shape[1]))
         full[nodes] = columns
-        return self.apply(full)
+        return self.apply(full)[at]
 
     def apply(self, columns: Floats) -> Floats:
         """K times columns; shape (n_nodes, k)."""
