@@ -34,7 +34,16 @@ if TYPE_CHECKING:
     from graphmatern.inference.process import Engine
     from graphmatern.sparse import Cost
 
-__all__ = ["ENGINES", "Choice", "EngineCost", "choose_engine", "predict_costs", "predicted_cost", "register_engine"]
+__all__ = [
+    "ENGINES",
+    "UNEQUAL",
+    "Choice",
+    "EngineCost",
+    "choose_engine",
+    "predict_costs",
+    "predicted_cost",
+    "register_engine",
+]
 
 #: An engine more is a line more here, and a rule in `choose_engine` if it is to be chosen by itself.
 ENGINES: dict[str, type[Engine]] = {
@@ -56,6 +65,8 @@ _UNEQUAL = 10.0  # largest degree, relative to the mean, from which on the plain
 _STEEP = (
     400.0  # largest degree, in mean weights of an edge, from which on the plain Laplacian takes long to smooth with
 )
+#: How a reason ends where degrees decided on the Laplacian.
+UNEQUAL = ", on the normalised Laplacian as degrees are very unequal"
 _WORTH = 3.0  # how many times as fast another engine must be to be preferred to all eigenpairs
 _FASTER = 5.0  # how many times as fast moments must be to be preferred to factors, which allow longer lengthscales
 
@@ -139,7 +150,7 @@ def _with_features(problem: Problem, wanted: str) -> Choice:
     if normalized is None:
         weights, degrees = problem.graph.weights.data, problem.graph.degrees
         normalized = bool(len(weights)) and float(degrees.max()) > _STEEP * float(weights.mean())
-        note = ", on the normalised Laplacian as degrees are very unequal" if normalized else ""
+        note = UNEQUAL if normalized else ""
     words = f"{problem.features.n_features:,} feature{'s' if problem.features.n_features > 1 else ''}"
     return Choice(FeatureEngine.name, f"{words} at each node: exact at {observed:,} observed nodes{note}", normalized)
 
@@ -344,7 +355,7 @@ def _without_factors(problem: Problem, why: str) -> Choice:
     normalized, note = problem.normalized, ""
     if normalized is None:
         normalized = _is_unequal(problem)
-        note = ", on the normalised Laplacian as degrees are very unequal" if normalized else ""
+        note = UNEQUAL if normalized else ""
     n = f"{graph.n_nodes:,} nodes"
     if observed <= MomentsEngine.most_dense:
         reason = f"{n} that {why}: exact through moments at {observed:,} observed nodes{note}"

@@ -262,7 +262,8 @@ class Posterior(Draws):
     def _by_levels(self, part: Part, nodes: Longs) -> Floats:
         """L⁻¹Mᵀ with M how the mean of a process falls with the levels: MᵀA⁻¹M is due to these; (n, n_nodes)."""
         assert self._levels is not None
-        columns = np.diag(part.precision)
+        # L⁻¹ is applied to what the means are linear in, which is smaller.
+        columns = np.asarray(solve_triangular(self._levels, np.diag(part.precision), lower=True)).T
         effects, level = self.effects[part.latent], np.zeros((len(nodes), len(columns)))
         if effects.count:
             design = part.group.design
@@ -270,8 +271,7 @@ class Posterior(Draws):
             coefficients = effects.covariance @ (design.T @ alpha)
             columns = columns - part.precision[:, None] * (design @ coefficients)
             level = self._design(nodes) @ coefficients
-        means = level + part.predictive.means(nodes, columns)
-        return np.asarray(solve_triangular(self._levels, means.T, lower=True))
+        return np.asarray((level + part.predictive.means(nodes, columns)).T)
 
     @property
     def coupled(self) -> bool:

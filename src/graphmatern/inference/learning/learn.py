@@ -13,7 +13,7 @@ import numpy as np
 from graphmatern import _progress
 from graphmatern._validation import warn
 from graphmatern.errors import GraphMaternError, KernelError, NumericalError, NumericalWarning, ResourceError
-from graphmatern.inference.engines import ENGINES, choose_engine, predicted_cost
+from graphmatern.inference.engines import ENGINES, UNEQUAL, choose_engine, predicted_cost
 from graphmatern.inference.inducing.stochastic import train
 from graphmatern.inference.learning.integrate import (
     Component,
@@ -57,6 +57,7 @@ _ALL_NOISE = 0.1  # prior variance, relative to the noise, at which a search may
 _LESS = 3.0  # by which the logarithm of the noise is lowered to look for it
 _ENOUGH_TO_START = 1e-2  # nats to be gained at which a search for a start may stop
 _ENOUGH_NEARBY = 2e-4  # at which one with a good picture of the curvature may
+_CHEAP = 1.0  # predicted seconds of fits on both Laplacians; searches that go far take several times as long
 _ROUNDS = 4  # restarts of the sites, at most
 
 
@@ -94,13 +95,28 @@ def _learn_anew(problem: Problem, engine: str) -> Fit:
     if cost is not None:
         _progress.announce(f"fit through {cost.method}", cost.seconds, cost.memory)
     if problem.compares and problem.normalized is None and _is_cheap(problem, name):
-        found = [_learn(replace(problem, normalized=which), name, reason) for which in (False, True)]
-        plain, scaled = (f"{one.fit.log_evidence:.2f}" for one in found)
-        best, other = sorted(found, key=lambda one: -one.fit.log_evidence)
-        which = "the normalised" if best.fit.normalized else "the plain"
-        more = f"{which} Laplacian has more evidence ({plain} plain, {scaled} normalised)"
-        return _integrated([replace(best, fit=replace(best.fit, reason=f"{reason}; {more}")), other])
+        return _integrated(_learn_both(problem, name, reason.removesuffix(UNEQUAL)))
     return _integrated([_learn(replace(problem, normalized=normalized), name, reason)])
+
+
+def _learn_both(problem: Problem, name: str, reason: str) -> list[_Learned]:
+    """Learn on both Laplacians; the one with more evidence comes first, and the only one where the other is refused."""
+    found: list[_Learned] = []
+    for which in (False, True):
+        try:
+            found.append(_learn(replace(problem, normalized=which), name, reason))
+        except (ResourceError, NumericalError):
+            if which and not found:
+                raise
+    best, *others = sorted(found, key=lambda one: -one.fit.log_evidence)
+    words = {False: "plain", True: "normalised"}
+    own = words[best.fit.normalized]
+    if others:
+        values = ", ".join(f"{one.fit.log_evidence:.2f} {words[one.fit.normalized]}" for one in found)
+        more = f"the {own} Laplacian has more evidence ({values})"
+    else:
+        more = f"only the {own} Laplacian is within reach"
+    return [replace(best, fit=replace(best.fit, reason=f"{reason}; {more}")), *others]
 
 
 def _integrates(problem: Problem, engine: str) -> bool:
@@ -112,8 +128,14 @@ def _integrates(problem: Problem, engine: str) -> bool:
 
 
 def _is_cheap(problem: Problem, engine: str) -> bool:
-    """Whether fitting twice takes seconds."""
-    return engine in ("spectral", "moments") and problem.graph.n_nodes <= 3_000 and problem.observations.count <= 400
+    """Whether fitting on both Laplacians takes seconds."""
+    if engine == "spectral":
+        return problem.graph.n_nodes <= 3_000 and problem.observations.count <= 400
+    if engine != "moments":
+        return False
+    costs = [predicted_cost(replace(problem, normalized=which), engine) for which in (False, True)]
+    limit = _CHEAP if problem.max_seconds is None else min(_CHEAP, problem.max_seconds)
+    return sum(cost.seconds for cost in costs if cost is not None) <= limit
 
 
 @dataclass(frozen=True, eq=False)

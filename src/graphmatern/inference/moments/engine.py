@@ -213,7 +213,9 @@ class MomentsEngine(Engine):
     def _is_accurate(self) -> bool:
         """Whether the degree that there is suffices for the kernel as it is."""
         if self._roughly:
-            return rough_error(self._kernel.spectral_weights, self._operator, self._degree) <= _WHILE_SEARCHING
+            rough = rough_error(self._kernel.spectral_weights, self._operator, self._degree)
+            # A search must not end where no degree is enough any more.
+            return rough <= _WHILE_SEARCHING and self.needed_degree(self._most_degree) is not None
         return self._truncation(self._degree) <= self._tolerance
 
     def _extend(self, position: Floats) -> None:
