@@ -12,6 +12,7 @@ import pytest
 import graphmatern as gm
 from graphmatern.errors import InputError, ResourceError
 from graphmatern.inference import EngineCost, Observations, Problem, choose_engine, engines, predict_costs
+from graphmatern.inference.markov import cost as markov_cost
 from graphmatern.likelihoods import Gaussian, Poisson
 
 CITY = gm.make_roads(200, seed=0)
@@ -114,3 +115,27 @@ def test_a_long_fit_is_announced(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "fit through something: about 90 s, 0.00098 GiB" in capsys.readouterr().err
     model.set_params(verbose=False).fit(CITY.nodes[::2], VALUES[::2])
     assert capsys.readouterr().err == ""
+
+
+def test_one_bisection_rules_factors_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of a graph of hubs is ordered where a lower bound is too long already."""
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("something was ordered")
+
+    monkeypatch.setattr(markov_cost, "early_cost", never)
+    hubs = gm.Graph.from_networkx(nx.barabasi_albert_graph(6_000, 8, seed=0))
+    for kernel in (None, gm.Matern(1.5)):
+        found = choose_engine(replace(problem(hubs, 50, kernel), likelihood=Poisson()), "auto")
+        assert found.engine == "moments"
+        assert "fill in" in found.reason
+
+
+@pytest.mark.parametrize(("seconds", "compared"), [(0.4, True), (0.6, False)])
+def test_both_laplacians_are_fitted_where_moments_are_cheap(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, compared: bool
+) -> None:
+    pretend(monkeypatch, moments=seconds)
+    hubs = gm.Graph.from_networkx(nx.barabasi_albert_graph(60, 2, seed=0))
+    model = gm.GraphGPClassifier(hubs, engine="moments").fit(hubs.nodes[:12], np.arange(12) % 2)
+    assert ("Laplacian has more evidence" in model.engine_reason_) == compared

@@ -191,7 +191,7 @@ def _preferred(problem: Problem) -> Choice:
     if (problem.device, problem.dtype) != ("cpu", "float64"):
         normalized = _is_unequal(problem) if problem.normalized is None else problem.normalized
         return Choice("moments", f"{problem.dtype} on {problem.device} was asked for", normalized)
-    n, possible = problem.graph.n_nodes, smoothnesses(problem.kernel, problem.rules)
+    n = problem.graph.n_nodes
     plain = replace(problem, normalized=bool(problem.normalized))
     if eigenpairs_used(problem.graph, None) is None or problem.n_eigenpairs is not None:
         return _with_eigenpairs(plain)
@@ -201,7 +201,7 @@ def _preferred(problem: Problem) -> Choice:
         time = duration(markov.seconds)
         reason = f"{n:,} nodes and {_kind(plain)}: factors are sparse, and a fit takes {time} or so"
         return Choice("markov", reason, plain.normalized is True)
-    return _without_factors(problem, "fill in" if possible else "a kernel without sparse precision")
+    return _without_factors(problem, "have a kernel without sparse precision" if markov is None else "fill in")
 
 
 def _kind(problem: Problem) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
@@ -13,6 +13,9 @@ from graphmatern.errors import NumericalError, ResourceError
 from graphmatern.inference.moments import engine as moments_engine
 from graphmatern.inference.moments.engine import MomentsEngine
 from graphmatern.likelihoods import Gaussian
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HUBS = gm.Graph.from_networkx(nx.barabasi_albert_graph(400, 3, seed=3))
 PIECES = gm.Graph.from_edges([(0, 1), (2, 3), (3, 4)], nodes=range(400))
@@ -63,6 +66,16 @@ def test_all_nodes_observed_is_as_exact_as_eigenpairs() -> None:
     assert pairs[0].log_marginal_likelihood_ == pytest.approx(pairs[1].log_marginal_likelihood_, rel=1e-9)
     for found, expected in zip(*(model.predict(return_std=True) for model in pairs), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+def test_strong_sites_survive_a_file(tmp_path: Path) -> None:
+    """Noise at its least magnifies whatever the coefficients of the mean get from other polynomials than the sites."""
+    model = fit(HUBS, 80, gm.Matern(2.0, 8.0), noise=1e-6, optimizer=None)
+    model.save(tmp_path / "strong.gm")
+    exact = fit(HUBS, 80, gm.Matern(2.0, 8.0), noise=1e-6, optimizer=None, engine="spectral")
+    for other in (gm.load(tmp_path / "strong.gm"), exact):
+        for found, expected in zip(model.predict(return_std=True), other.predict(return_std=True), strict=True):
+            np.testing.assert_allclose(found, expected, atol=1e-7)
 
 
 def test_leaving_one_out_bears_strong_sites() -> None:
