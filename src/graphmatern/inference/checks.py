@@ -96,7 +96,7 @@ def class_codes(posterior: Posterior) -> Longs:
 
 
 def left_out_classes(posterior: Posterior) -> Floats:
-    """Class probabilities of labelled nodes given all other labels; shape (n, n_classes)."""
+    """Class probabilities of labelled nodes given all other labels, NaN where these say nothing; (n, n_classes)."""
     likelihood: Categorical = posterior.likelihood  # type: ignore[assignment]
     if isinstance(likelihood, MultinomialProbit) and posterior.coupled:
         nodes, parts = posterior.parts[0].group.nodes, posterior.parts
@@ -105,10 +105,14 @@ def left_out_classes(posterior: Posterior) -> Floats:
         found = class_cavities(posterior.latent_mean(nodes).T, posterior.class_covariance(nodes), d, t)
         return likelihood.joint_probabilities(found.mean, found.covariance)
     pairs = [(mean[:, 0], variance) for _, mean, variance in posterior.leave_one_out()]
-    means, variances = (torch.from_numpy(np.stack(values)) for values in zip(*pairs, strict=True))
+    means, variances = (np.stack(values) for values in zip(*pairs, strict=True))
+    known = (np.isfinite(means) & np.isfinite(variances)).all(axis=0)
+    found = np.full((len(known), likelihood.n_classes), np.nan)
     with torch.no_grad():
-        share = likelihood.probabilities(means, variances).numpy().T
-    return np.asarray(share / share.sum(axis=1, keepdims=True))
+        columns = (torch.from_numpy(np.ascontiguousarray(one[:, known])) for one in (means, variances))
+        share = likelihood.probabilities(*columns).numpy().T
+    found[known] = share / share.sum(axis=1, keepdims=True)
+    return found
 
 
 def pointwise(posterior: Posterior) -> Pointwise:
