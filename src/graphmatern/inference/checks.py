@@ -107,12 +107,12 @@ def left_out_classes(posterior: Posterior) -> Floats:
     pairs = [(mean[:, 0], variance) for _, mean, variance in posterior.leave_one_out()]
     means, variances = (np.stack(values) for values in zip(*pairs, strict=True))
     known = (np.isfinite(means) & np.isfinite(variances)).all(axis=0)
-    found = np.full((len(known), likelihood.n_classes), np.nan)
+    every = np.full((len(known), likelihood.n_classes), np.nan)
     with torch.no_grad():
         columns = (torch.from_numpy(np.ascontiguousarray(one[:, known])) for one in (means, variances))
         share = likelihood.probabilities(*columns).numpy().T
-    found[known] = share / share.sum(axis=1, keepdims=True)
-    return found
+    every[known] = share / share.sum(axis=1, keepdims=True)
+    return every
 
 
 def pointwise(posterior: Posterior) -> Pointwise:
