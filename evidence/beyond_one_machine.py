@@ -172,7 +172,7 @@ def spread(task: dict[str, Any]) -> dict[str, Any]:
         own = timed(operator.products, graph.rows.n_here, graph.rows.keys)
         every = processes.gathered(own)
         found["products"] = {"wall": max(one["wall"] for one in every), "cpu": sum(one["cpu"] for one in every)}
-        ghosts = len(graph.halo[0])
+        ghosts = len(graph.halo.ghosts)
         found["ghosts"] = processes.gathered(ghosts)
     if "evaluate" in task["parts"]:
         model = GraphGPRegressor(graph, kernel, **options, optimizer=None).fit_files(folder / "values.parquet")

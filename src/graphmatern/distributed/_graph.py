@@ -11,9 +11,10 @@ from scipy.sparse.csgraph import connected_components
 
 from graphmatern._validation import check_choice
 from graphmatern.distributed._edges import EdgeReader, Edges, merged_edges, without_loops
+from graphmatern.distributed._halo import Halo
 from graphmatern.distributed._names import NameDirectory, block_bounds
 from graphmatern.distributed._partition import partition
-from graphmatern.distributed._processes import load_petsc, world
+from graphmatern.distributed._processes import world
 from graphmatern.distributed._rows import SpreadRows
 from graphmatern.errors import GraphError
 from graphmatern.graph import PARALLEL_RULES
@@ -194,29 +195,22 @@ class DistributedGraph:
         return csr_array((values, self.first + np.arange(n), np.arange(n + 1)), shape=self.weights.shape)
 
     @cached_property
-    def halo(self) -> tuple[Longs, Any]:
-        """Columns that are rows of other processes, ascending, and what fetches numbers of theirs."""
-        PETSc = load_petsc()
+    def halo(self) -> Halo:
+        """Fetches what belongs to neighbours that other processes hold."""
         low = self.first
         columns = np.unique(self.weights.indices)
         ghosts = columns[(columns < low) | (columns >= low + self.rows.n_here)].astype(np.int64)
-        kind = PETSc.IntType
-        whole = PETSc.Vec().createMPI((self.rows.n_here, self.rows.n), comm=PETSc.COMM_WORLD)
-        part = PETSc.Vec().createSeq(len(ghosts), comm=PETSc.COMM_SELF)
-        index = PETSc.IS().createGeneral(ghosts.astype(kind), comm=PETSc.COMM_SELF)
-        return ghosts, (whole, part, PETSc.Scatter().create(whole, index, part, None))
+        return Halo(self.processes, self.rows.n_here, ghosts)
 
     def of_neighbours(self, values: Floats) -> Floats:
         """Numbers of the nodes in the columns of `weights`, from those of every process's own; shape (nnz_here,)."""
-        ghosts, (whole, part, scatter) = self.halo
-        whole.setArray(values)
-        scatter.scatter(whole, part, mode="forward")
+        fetched = self.halo.fetch(values[:, None])[:, 0]
         low = self.first
         columns = self.weights.indices
         here = (columns >= low) & (columns < low + self.rows.n_here)
         found = np.empty(len(columns))
         found[here] = values[columns[here] - low]
-        found[~here] = np.asarray(part.getArray())[np.searchsorted(ghosts, columns[~here])]
+        found[~here] = fetched[np.searchsorted(self.halo.ghosts, columns[~here])]
         return found
 
     def largest_eigenvalue(self, normalized: bool) -> float:

@@ -251,8 +251,8 @@ class MultigridEngine(Engine):
 
     name: ClassVar[str] = "multigrid"
     accuracy: Accuracy = Accuracy()
-    has_information = True
-    to_gain = 5e-3
+    has_information = estimates = True
+    to_gain = 2e-4
 
     def __init__(self, problem: Problem, groups: list[Group]) -> None:
         graph: Any = problem.graph

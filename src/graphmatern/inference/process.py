@@ -344,6 +344,8 @@ class Engine(Family):
     rough: bool = False
     #: Whether `Conditioned.information` is there to guide a search.
     has_information: bool = False
+    #: Whether the evidence is estimated from probes, by conjugate gradients.
+    estimates: bool = False
     #: Whether q is restricted, so that some prior variance stays out of the sites' reach.
     restricts: ClassVar[bool] = False
 

@@ -102,11 +102,11 @@ class MomentsEngine(Engine):
         self._raw, self.coordinates, self.start = free_parameters(self._kernel, problem.rules)
         self._operator = self._make_operator(problem)
         self._observed = ObservedNodes(groups)
-        self.has_information = self._many = self._are_many()
+        self.has_information = self.estimates = self._many = self._are_many()
         self._tolerance = self.accuracy.kernel if self._many else TOLERANCE
         # Further away, moments of higher degrees are needed, perhaps for nothing.
         self.longest_step = 2.0 if self._many else 0.7
-        self.to_gain = 5e-3 if self._many else 1e-7
+        self.to_gain = 2e-4 if self._many else 1e-7
         self._errors: dict[str, Any] = {}
         self._check_size()
         self._degree = 0
