@@ -161,9 +161,8 @@ class Processes:
         """
         requests = []
         for block, sizes, begin in ((received, incoming, self._comm.Irecv), (sent, counts, self._comm.Isend)):
-            ends = np.cumsum(sizes)
-            for other in np.flatnonzero(sizes).tolist():
-                requests.append(begin(block[ends[other] - sizes[other] : ends[other]], other))
+            parts = np.split(block, np.cumsum(sizes)[:-1])
+            requests += [begin(parts[other], other) for other in np.flatnonzero(sizes).tolist()]
         return lambda: _load_mpi().Request.Waitall(requests)
 
     def abort(self) -> None:

@@ -96,7 +96,7 @@ def petsc_matrix(processes: Processes, rows: csr_array[Any]) -> Any:
 
 
 class _SpreadMatrix:
-    """This process's rows of a matrix, in two parts: columns that are rows here, and columns that others hold.
+    """Rows of a matrix that are here, in two parts: columns that are rows here, and columns that others hold.
 
     Blocks have a row for each node, so that what one entry needs is contiguous: on a power-law graph of a million nodes
     PETSc's dense matrices, whose columns are, take twice as long.

@@ -258,6 +258,10 @@ def _learn_candidate(
     else:
         engine = make()
     optimum, objective, penalised = _search_candidate(problem, engine, known, hint)
+    if engine.estimates:
+        # Rounding alone leads conjugate gradients, and with them the search, along slightly different ways. The last
+        # step, which costs nothing, takes these to one place.
+        optimum = optimum.ahead()
     count = len(engine.coordinates)
     bounded = engine.bounded(optimum.position[:count]) if known is None and problem.search.optimizer else None
     if bounded is not None:
@@ -354,10 +358,6 @@ def _search_candidate(
             if not objective.restart(optimum, penalised):
                 break
             start, hessian = optimum.position, hessian if curvature is None else curvature
-        if engine.estimates:
-            # Rounding alone leads conjugate gradients, and with them the search, along slightly different ways. The
-            # last step, which costs nothing, takes these to one place.
-            optimum = optimum.ahead()
         if not problem.exact:  # what was approximate on the way is to be exact now
             objective.finish()
             value, gradient = penalised(optimum.position)
