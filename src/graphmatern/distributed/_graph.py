@@ -123,8 +123,8 @@ class DistributedGraph:
         reader = EdgeReader(processes, path, given)
         names, places, edges, weighting = reader.read()
         directory = NameDirectory(processes, names, places)
-        half = len(names) // 2
-        edges = Edges(directory.keys[:half], directory.keys[half:], edges.weight, edges.row)
+        del names, places
+        edges = Edges(*np.split(directory.take_keys(), 2), edges.weight, edges.row)
         edges = without_loops(processes, edges)
         if weighting == "length" and parallel != "mean_length":
             mean = processes.total(float(edges.weight.sum())) / max(processes.total(len(edges.row)), 1)
@@ -149,11 +149,14 @@ class DistributedGraph:
         rows = SpreadRows(processes, np.sort(keys))
         graph_homes = _Homes(processes, bounds, homes)
         counts = np.diff(own.indptr)
-        (source, target, weight), _ = processes.send(
-            [np.repeat(np.arange(low, high), counts), merged.target, merged.weight], np.repeat(homes, counts)
-        )
-        order = np.lexsort((target, source))
-        source, target, weight = source[order], target[order], weight[order]
+        entries = [np.repeat(np.arange(low, high), counts), merged.target, merged.weight]
+        received = processes.send(entries, np.repeat(homes, counts))[0]
+        del entries, own, counts
+        order = np.lexsort((received[1], received[0]))
+        for place, column in enumerate(received):
+            received[place] = column[order]
+        source, target, weight = received
+        del received, order, column
         columns = graph_homes.numbers(target, rows)
         pointers = np.searchsorted(source, np.append(rows.keys, np.iinfo(np.int64).max))
         weights = csr_array((weight, columns, pointers), shape=(rows.n_here, rows.n))
