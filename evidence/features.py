@@ -25,7 +25,7 @@ import graphmatern as gm
 from graphmatern import metrics
 
 FOLDER = Path(__file__).parent
-LIKELIHOODS = ("probit", "softmax", "robustmax")
+LIKELIHOODS = ("probit", "softmax")
 
 
 class Clock:
@@ -217,7 +217,6 @@ def random_splits(lines: list[str], count: int) -> None:
         rest = rng.permutation(np.setdiff1d(np.arange(len(codes)), train))
         validation, test = rest[:500], rest[500:1500]
         methods = {
-            "graph and words, robustmax": lambda t=train: ours(data, t, codes, likelihood="robustmax")[0],
             "graph and words, probit": lambda t=train: ours(data, t, codes)[0],
             "logistic regression on smoothed words (SGC)": lambda t=train, v=validation: sgc(data, t, codes, v),
             "label spreading": lambda t=train: label_spreading(data, t, codes),

@@ -22,6 +22,7 @@ from graphmatern.errors import TableError, UninformedWarning
 from graphmatern.estimators._base import GraphEstimator
 from graphmatern.estimators._labels import LabelData, read_labels
 from graphmatern.estimators._report import classes_content
+from graphmatern.inference import learned_temperature, tempered
 from graphmatern.metrics import accuracy, classification_report
 from graphmatern.plotting import plot_classes
 
@@ -53,6 +54,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
     inference_reason_: str
     _data: LabelData
     _covariates: Covariates
+    _temperature: float | None
 
     def predict_latent(self, nodes: Any = None) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the latent processes.
@@ -75,6 +77,8 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
     def predict_proba(self, nodes: Any = None) -> Floats:
         """Probabilities of the classes, including the uncertainty of the latent processes.
 
+        They are as sure as leave-one-out predictions of the labels warrant; see `temperature_`.
+
         Parameters
         ----------
         nodes : sequence of hashable, optional
@@ -88,7 +92,26 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         self._require_fit()
         places = self.graph.locate(nodes)
         self._warn_of_uninformed(places)
-        return np.asarray(self.posterior_.class_probabilities(places))
+        return self._shares(places)
+
+    @property
+    def temperature_(self) -> float:
+        """Temperature T of the class probabilities, which are those of the posterior to the power 1 / T, normalised.
+
+        Below 1 they are surer than the model alone would have them, above 1 less sure. It is what predicts the labels
+        best, each from all others, and 1 unless that is clearly better, where no parameter was learned, and after
+        steps over batches, which leave no sites to take out.
+        """
+        self._require_fit()
+        if self._temperature is None:
+            learned = self._fit_options["optimizer"] is not None and "history" not in self._fit.report
+            codes = self._data.codes
+            self._temperature = learned_temperature(self.posterior_.left_out_classes(), codes) if learned else 1.0
+        return self._temperature
+
+    def _shares(self, places: Longs) -> Floats:
+        """Class probabilities; shape (n_places, n_classes)."""
+        return tempered(np.asarray(self.posterior_.class_probabilities(places)), self.temperature_)
 
     def _warn_of_uninformed(self, places: Longs) -> None:
         uninformed = ~self.informed_[places]
@@ -169,7 +192,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
             ordinate), log_density (its logarithm) and predicted (the most probable class).
         """
         self._require_fit()
-        share = self.posterior_.left_out_classes()
+        share = tempered(self.posterior_.left_out_classes(), self.temperature_)
         codes = self._data.codes
         own = np.maximum(share[np.arange(len(codes)), codes], np.finfo(float).tiny)
         return pd.DataFrame(
@@ -238,7 +261,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         faults.raise_if_any()
         seed = int(random_generator(random_state, TableError).integers(2**31))
         found = suggest_labels(self.posterior_, self.graph.n_nodes, places, n, strategy, batch=batch, seed=seed)
-        share = self.posterior_.class_probabilities(found.nodes)
+        share = self._shares(found.nodes)
         return pd.DataFrame(
             {
                 "node": self.graph.nodes[found.nodes],
@@ -330,6 +353,14 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
             return tables[0]
         return pd.concat(tables, keys=list(self.classes_), names=["class", "covariate"])
 
+    def _temperature_lines(self) -> list[str]:
+        if self.temperature_ == 1.0:
+            return []
+        words = "surer" if self.temperature_ < 1.0 else "less sure"
+        return [
+            f"temperature {self.temperature_:.2f}: {words} than the model alone, as leave-one-out predictions warrant"
+        ]
+
     def summary(self) -> str:
         """Describe the fit in a few lines of text."""
         self._require_fit()
@@ -351,6 +382,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
                 f"inference {self.inference_} ({self.inference_reason_})",
                 f"kernel    {self.kernel_!r}",
                 f"likelihood {self.likelihood_!r}",
+                *self._temperature_lines(),
                 f"{evidence} {self.elbo_:.4f}",
                 *self._share_lines(),
                 *self._fit_lines(),

@@ -378,6 +378,7 @@ class GraphGPClassifier(ClassificationResults):
             "kernel_": fit.kernel,
             "likelihood_": fit.likelihood,
             "posterior_": fit.posterior,
+            "_temperature": None,
             "normalized_": fit.normalized,
             "elbo_": fit.log_evidence,
             "inference_": fit.engine,
@@ -420,7 +421,8 @@ class GraphGPClassifier(ClassificationResults):
         if self._fit.integrated is not None:
             integrated = update_weights(problem, self.inference_, self._fit.integrated, fit.likelihood)
             fit = replace(fit, posterior=integrated.posterior, integrated=integrated)
-        return other._adopt(other._attributes(joined, fit, self.inference_reason_))
+        kept_too = {"_temperature": self.temperature_}
+        return other._adopt(other._attributes(joined, fit, self.inference_reason_) | kept_too)
 
     # ------------------------------------------------------------------ model files
     def _state(self) -> dict[str, Any]:
@@ -445,6 +447,7 @@ class GraphGPClassifier(ClassificationResults):
             "n_fields": self._fit.report.get("n_fields"),
             "in_steps": "history" in self._fit.report,
             "standard_errors": self._standard_errors,
+            "temperature": self.temperature_,
             "spectrum": pairs,
             "other_spectrum": others,
         }
@@ -475,4 +478,5 @@ class GraphGPClassifier(ClassificationResults):
         problem = replace(problem, kernel=state["kernel_"], settings=settings)
         integrated = integrated_from_state(state.get("integrated"))
         known = Known(Optimum(**state["optimum"]), state["sites"], integrated)
-        return self._attributes(data, learn(problem, state["inference_"], known), state["inference_reason_"])
+        found = self._attributes(data, learn(problem, state["inference_"], known), state["inference_reason_"])
+        return found | {"_temperature": state.get("temperature", 1.0)}

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr
 
+from graphmatern.inference import tempered
 from graphmatern.likelihoods import Counts
 from graphmatern.metrics import half_width
 from graphmatern.plotting import UNSURE, colour_limits, find_layout
@@ -329,7 +330,7 @@ def classes_content(model: Any, *, title: str | None, level: float, options: dic
     """The page of a classification."""
     graph = model.graph
     common = _common(model, options)
-    share = np.asarray(model.posterior_.class_probabilities(np.arange(graph.n_nodes)))
+    share = model._shares(np.arange(graph.n_nodes))
     names = [str(one) for one in model.classes_.tolist()]
     count = len(names)
     entropy = -np.sum(share * np.log(np.maximum(share, np.finfo(float).tiny)), axis=1) / np.log(count)
@@ -392,7 +393,7 @@ def classes_content(model: Any, *, title: str | None, level: float, options: dic
     codes = np.bincount(model._data.codes, minlength=count)
     listed = ", ".join(f"{name} {n:,}" for name, n in zip(names, codes.tolist(), strict=True))
     words = f"{len(model._data.nodes):,} labels at {labelled:,} of {graph.n_nodes:,} nodes: {listed}."
-    left_out = model.posterior_.left_out_classes()
+    left_out = tempered(model.posterior_.left_out_classes(), model.temperature_)
     right = float((left_out.argmax(axis=1) == model._data.codes).mean())
     figures = [
         {"label": "nodes classified", "value": f"{graph.n_nodes:,}", "note": f"from {labelled:,} labels"},

@@ -17,6 +17,7 @@ from graphmatern.inference.posterior import Posterior
 from graphmatern.inference.process import Conditioned, DataForms, Engine, Predictive, Process, Solution
 from graphmatern.inference.sites.classes import sites_of_labels
 from graphmatern.inference.spectral.engine import eigenpairs_used
+from graphmatern.inference.temperature import learned_temperature, tempered
 
 __all__ = [
     "ENGINES",
@@ -51,6 +52,7 @@ __all__ = [
     "choose_engine",
     "eigenpairs_used",
     "learn",
+    "learned_temperature",
     "markov_precision",
     "mixing_prior",
     "predict_costs",
@@ -58,6 +60,7 @@ __all__ = [
     "sites_of_labels",
     "sparse_logdet",
     "sparse_solve",
+    "tempered",
     "update_weights",
     "with_default_priors",
 ]
