@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from graphmatern.sparse import Rows, signs_of
+from graphmatern.sparse import AddedRows, Rows, SharedRows, signs_of
 
 
 @pytest.mark.parametrize("first", [0, 3, 60, 64, 130])
@@ -35,3 +36,22 @@ def test_all_rows_are_here() -> None:
     np.testing.assert_allclose(rows.dots(block, block), (block**2).sum(axis=0))
     assert rows.total(3) == 3
     assert rows.n_each == 4
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_product_in_two_parts_is_that_of_the_whole(single: bool) -> None:
+    rng = np.random.default_rng(0)
+    whole = sp.random_array((30, 30), density=0.2, rng=rng, format="csr")
+    n, kind = 18, np.float32 if single else np.float64
+    own, others = SharedRows(sp.csr_array(whole[:n, :n]), 1), AddedRows(sp.csr_array(whole[:n, n:]))
+    if single:
+        own, others = own.single(), others.single()
+    current, previous = (rng.standard_normal((rows, 5)).astype(kind) for rows in (30, n))
+    totals = rng.standard_normal((2, n, 5)).astype(kind)
+    expected = 2.0 * (whole @ current)[:n] - previous
+    added = totals + np.array([0.5, -3.0])[:, None, None] * expected
+    own.combine(current[:n], previous, (2.0, 0.0, -1.0), totals, [0.5, -3.0])
+    others.add(current[n:], previous, 2.0, totals, [0.5, -3.0])
+    tolerance = 1e-5 if single else 1e-13
+    np.testing.assert_allclose(previous, expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(totals, added, rtol=tolerance, atol=tolerance)
