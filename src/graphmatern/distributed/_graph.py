@@ -124,7 +124,9 @@ class DistributedGraph:
         names, places, edges, weighting = reader.read()
         directory = NameDirectory(processes, names, places)
         del names, places
-        edges = Edges(*np.split(directory.take_keys(), 2), edges.weight, edges.row)
+        ends = np.split(directory.take_keys(), 2)
+        edges = Edges(ends[0], ends[1], edges.weight, edges.row)
+        del ends
         edges = without_loops(processes, edges)
         if weighting == "length" and parallel != "mean_length":
             mean = processes.total(float(edges.weight.sum())) / max(processes.total(len(edges.row)), 1)
