@@ -85,6 +85,18 @@ def test_help_does_not_load_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_small_fit_waits_for_nothing_it_does_not_use() -> None:
+    code = """
+import sys, numpy as np, graphmatern as gm
+city = gm.make_roads(80, seed=0)
+model = gm.GraphGPRegressor(city, integrate=False).fit(city.nodes, np.sin(np.arange(len(city.nodes))))
+model.predict_table()
+heavy = {'numba', 'gpytorch', 'sympy', 'matplotlib', 'networkx', 'geopandas'} & set(sys.modules)
+assert model.engine_ == 'spectral' and not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_public_names_are_there() -> None:
     for name in gm.__all__:
         assert getattr(gm, name) is not None

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
 
 import graphmatern
-from graphmatern.sparse import _compile
+from graphmatern.sparse import _ahead, _compile, _pattern
+from strategies import graphs
 
 PACKAGE = Path(graphmatern.__file__).parent
 
@@ -134,3 +139,57 @@ print(sys.stderr.getvalue().count("compiling"))
     site = str(copy.parent)
     assert run(program, PYTHONPATH=site).splitlines()[-1] == "1"
     assert run(program, PYTHONPATH=site).splitlines()[-1] == "0"
+
+
+def test_a_second_process_compiles_what_a_fit_compiles() -> None:
+    """Were it something else, its work would be wasted, and nobody would notice."""
+    city = graphmatern.make_roads(60, seed=0)
+    model = graphmatern.GraphGPRegressor(city, graphmatern.Matern(1, 3.0, fixed=("nu",)), engine="markov")
+    model.set_params(integrate=False).fit(np.arange(0, 40, 4), np.sin(np.arange(10.0))).predict(return_std=True)
+    for name, function, types in _ahead.late_functions():
+        assert types in function.signatures, name
+
+
+LATE = re.compile(r"^LATE = \{.*?^\}", re.DOTALL | re.MULTILINE)
+TWO_PROCESSES = """
+import numpy as np
+from graphmatern.sparse._symbolic import children_lists, postorder
+tree = np.array([2, 2, -1], np.int32)
+children_lists(tree)
+print(postorder(tree, np.full(3, -1, np.int32)).tolist(), sum(postorder.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "hits"), [(None, 1), ("raise SystemExit(1)", 0), ("print('_symbolic.postorder')", 0)]
+)
+def test_what_the_second_process_promised_is_found_or_compiled(copy: Path, program: str | None, hits: int) -> None:
+    path = copy / "sparse" / "_ahead.py"
+    text = LATE.sub('LATE = {"_symbolic.postorder": "I I"}', path.read_text(encoding="utf-8"))
+    text = text.replace("available_threads() < 2", "False")
+    if program is not None:
+        text = re.sub(r"^_PROGRAM = .*$", f"_PROGRAM = {program!r}", text, flags=re.MULTILINE)
+    path.write_text(text, encoding="utf-8")
+    assert run(TWO_PROCESSES, PYTHONPATH=str(copy.parent)) == f"[0, 1, 2] {hits}"
+
+
+def test_a_second_process_that_hangs_or_ends_is_not_waited_for() -> None:
+    helper = _ahead.Helper([sys.executable, "-c", "import time; print('one', flush=True); time.sleep(600)"])
+    assert helper.wait_for("one", 60.0)
+    assert not helper.wait_for("two", 0.01)
+    helper.end()
+    assert not helper.wait_for("two", 600.0)
+
+
+@given(graphs())
+def test_functions_do_the_same_whether_compiled_or_not(graph: graphmatern.Graph) -> None:
+    weights = graph.weights
+    pattern = weights.indptr.astype(np.int64), weights.indices.astype(np.int32)
+    cases: list[tuple[Any, tuple[Any, ...]]] = [
+        (_pattern.connected, pattern),
+        (_pattern.with_diagonal, (*pattern, weights.data, np.arange(graph.n_nodes, dtype=float))),
+    ]
+    for function, arguments in cases:
+        for ours, theirs in zip(function.py_func(*arguments), function(*arguments), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+            assert ours.dtype == theirs.dtype

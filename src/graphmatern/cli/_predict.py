@@ -13,7 +13,7 @@ from graphmatern.cli._reading import limited_threads
 from graphmatern.errors import InputError
 from graphmatern.io import check_output, check_target, replacing, write_node_table
 from graphmatern.metrics import half_width
-from graphmatern.plotting import find_layout
+from graphmatern.plotting import known_positions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,9 +47,7 @@ def predictions(model: Any, level: float) -> pd.DataFrame:
     """
     table = model.predict_table() if is_classifier(model) else model.predict_table(level)
     table["observed"] = np.isin(np.arange(model.graph.n_nodes), model._data.nodes)
-    positions, layout = model.graph.positions, find_layout(model.graph)
-    if positions is None and layout.is_map:  # known from the ends of the edges' lines
-        positions = layout.places
+    positions = known_positions(model.graph)
     if positions is not None:
         for name, column in zip("xyz", positions.T, strict=False):
             table[name] = column

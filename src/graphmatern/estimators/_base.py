@@ -50,6 +50,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     _fit: Fit
     _fit_options: dict[str, Any]
     _standard_errors: dict[str, float] | None
+    _known_hyperparameters: tuple[Fit, pd.DataFrame] | None = None
 
     # ------------------------------------------------------------------ fitting
     def _adopt(self, attributes: dict[str, Any], options: dict[str, Any] | None = None) -> Self:
@@ -125,7 +126,11 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         curvature there.
         """
         self._require_fit()
-        return hyperparameter_table(self._fit, self.graph, self._unit, self._spectrum())
+        known = self._known_hyperparameters
+        if known is None or known[0] is not self._fit:  # measuring ranges takes a while, and summaries ask again
+            found = hyperparameter_table(self._fit, self.graph, self._unit, self._spectrum())
+            known = self._known_hyperparameters = self._fit, found
+        return known[1].copy()
 
     def _spectrum(self) -> Spectrum | None:
         """Eigenpairs of the Laplacian in use, if they are at hand or quickly found; for what is said of ranges."""

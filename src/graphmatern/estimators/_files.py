@@ -6,12 +6,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gpytorch.kernels import Kernel as GPyTorchKernel
 
 from graphmatern.errors import GraphMaternError, ModelFileError
 from graphmatern.graph import Spectrum
 from graphmatern.inference import Beta, Gamma, HalfNormal, LogNormal, Normal, PCPrior, Prior
-from graphmatern.inference.field import time_kernel_from_plain, time_kernel_to_plain
 from graphmatern.io import Codec, pack, read_container, unpack, write_container
 from graphmatern.kernels import Kernel, kernel_from_plain, kernel_to_plain
 from graphmatern.likelihoods import Likelihood, likelihood_from_plain, likelihood_to_plain
@@ -41,10 +39,22 @@ def _prior_from_plain(plain: list[Any]) -> Prior:
 
 _CODECS = (
     Codec("kernel", Kernel, kernel_to_plain, kernel_from_plain),
-    Codec("time kernel", GPyTorchKernel, time_kernel_to_plain, time_kernel_from_plain),
     Codec("likelihood", Likelihood, likelihood_to_plain, likelihood_from_plain),
     Codec("prior", Prior, _prior_to_plain, _prior_from_plain),
 )
+
+
+def _codecs(kind: str) -> tuple[Codec, ...]:
+    """How what an estimator of some kind holds is stored; GPyTorch, slow to import, only for those that use it."""
+    if kind != "GraphFieldRegressor":
+        return _CODECS
+    from gpytorch.kernels import Kernel as GPyTorchKernel
+
+    from graphmatern.inference.field import time_kernel_from_plain, time_kernel_to_plain
+
+    return (*_CODECS, Codec("time kernel", GPyTorchKernel, time_kernel_to_plain, time_kernel_from_plain))
+
+
 # Estimators that can be stored, and where they live.
 _HOMES = {
     "GraphGPClassifier": "graphmatern.estimators._classifier",
@@ -64,7 +74,7 @@ def write_model(path: str | Path, kind: str, content: dict[str, Any]) -> None:
     if kind not in _HOMES:
         raise ModelFileError(f"a {kind} cannot be stored; {', '.join(_HOMES)} can be")
     arrays: dict[str, Any] = {}
-    write_container(path, kind, pack(content, arrays, _CODECS), arrays)
+    write_container(path, kind, pack(content, arrays, _codecs(kind)), arrays)
 
 
 def load(path: str | Path) -> Any:
@@ -100,7 +110,7 @@ def load(path: str | Path) -> Any:
     if kind not in _HOMES:
         raise ModelFileError(f"{str(path)!r} holds a {kind!r:.60}, which this version of graphmatern does not know")
     try:
-        content = unpack(packed, arrays, _CODECS)
+        content = unpack(packed, arrays, _codecs(kind))
         estimator = getattr(importlib.import_module(_HOMES[kind]), kind)(**content["options"])
         estimator._restore(content["fitted"])
     except GraphMaternError:

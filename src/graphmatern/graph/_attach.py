@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy.spatial import cKDTree
 
 from graphmatern._validation import FaultList, abbreviate, as_numbers
 from graphmatern.errors import GraphError, TableError
@@ -97,6 +96,8 @@ def nearest_on_edges(lines: list[Floats], points: Floats) -> tuple[Longs, Floats
     count = np.maximum(np.ceil(length / piece).astype(np.int64), 1)
     owner = np.repeat(np.arange(len(length)), count)
     step = (np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + 0.5) / count[owner]
+    from scipy.spatial import cKDTree
+
     tree = cKDTree(starts[owner] + step[:, None] * (ends - starts)[owner])
     bound = tree.query(where)[0]
     found = tree.query_ball_point(where, bound + 0.5 * piece + 1e-9)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.spatial import Delaunay
 
 from graphmatern._validation import FaultList, check_positive, check_whole
 from graphmatern.errors import GraphError
@@ -178,6 +177,8 @@ def _gabriel_edges(points: NDArray[np.float64]) -> NDArray[np.int64]:
 
     They are the edges of the Delaunay triangulation that face no obtuse angle.
     """
+    from scipy.spatial import Delaunay
+
     n = len(points)
     triangles = Delaunay(points).simplices.astype(np.int64)
     keys, facing_obtuse = [], []

@@ -12,7 +12,7 @@ from graphmatern.plotting._fields import (
     plot_risk,
     plot_variance,
 )
-from graphmatern.plotting._layout import Layout, find_layout, map_scale
+from graphmatern.plotting._layout import Layout, find_layout, known_positions, map_scale
 from graphmatern.plotting._parameters import plot_hyperparameters, plot_pit
 from graphmatern.plotting._placement import plot_placement
 from graphmatern.plotting._predictions import CLASS_COLOURS, plot_classes, plot_prediction, two_axes
@@ -26,6 +26,7 @@ __all__ = [
     "colour_limits",
     "find_colours",
     "find_layout",
+    "known_positions",
     "map_scale",
     "plot_calibration",
     "plot_classes",

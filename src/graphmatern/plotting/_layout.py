@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["DEGREE", "Layout", "find_layout", "map_scale"]
+__all__ = ["DEGREE", "Layout", "find_layout", "known_positions", "map_scale"]
 
 DEGREE = 111_195.0  # metres of a degree of latitude
 
@@ -74,6 +74,14 @@ def find_layout(graph: Graph) -> Layout:
     are kept as far as the plane allows, component by component.
     """
     return graph.cached("layout", lambda: _find_layout(graph))
+
+
+def known_positions(graph: Graph) -> Floats | None:
+    """The graph's positions, or those on the map of its edges' lines or its areas; None where there is no map."""
+    if graph.positions is not None:
+        return graph.positions
+    drawn = graph.areas is not None or _ends_of_geometry(graph) is not None
+    return find_layout(graph).places if drawn else None
 
 
 def map_scale(graph: Graph) -> float | None:

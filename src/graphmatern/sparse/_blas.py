@@ -15,12 +15,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import get_cython_function_address, intrinsic
 
-from graphmatern.sparse._compile import jit
+from graphmatern.sparse._compile import inner, intrinsic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +60,7 @@ def addresses() -> NDArray[np.int64]:
     """Return the addresses of the routines used, as an array (8,)."""
     import scipy.linalg.cython_blas
     import scipy.linalg.cython_lapack  # noqa: F401
+    from numba.extending import get_cython_function_address
 
     found = [get_cython_function_address(f"scipy.linalg.{module}", name) for module, name in _ROUTINES]
     table = np.array(found, dtype=np.int64)
@@ -71,8 +68,13 @@ def addresses() -> NDArray[np.int64]:
     return table
 
 
-def _call_pointer(_typing_context: Any, address: Any, *arguments: Any) -> Any:
+@intrinsic
+def _call(_typing_context: Any, address: Any, *arguments: Any) -> Any:
     """Call the C function at ``address`` with pointers given as integers; it returns nothing."""
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+
     given = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], types.BaseTuple) else arguments
     signature = types.void(address, types.StarArgTuple(given))  # type: ignore[no-untyped-call]
 
@@ -86,10 +88,7 @@ def _call_pointer(_typing_context: Any, address: Any, *arguments: Any) -> Any:
     return signature, generate
 
 
-_call: Any = intrinsic(_call_pointer)
-
-
-@jit
+@inner
 def workspace(table: Longs) -> Blas:
     """Return the ``blas`` argument of the wrappers: addresses, and memory for scalars passed by reference.
 
@@ -103,7 +102,7 @@ def workspace(table: Longs) -> Blas:
     return table, np.empty(6, np.int32), np.empty(2, np.float64), letters
 
 
-@jit
+@inner
 def potrf(blas: Blas, n: int, a: int, lda: int) -> int:
     """Overwrite the lower triangle of A (n, n) by its Cholesky factor; return LAPACK's ``info``."""
     table, ints, _, letters = blas
@@ -115,7 +114,7 @@ def potrf(blas: Blas, n: int, a: int, lda: int) -> int:
     return ints[2]
 
 
-@jit
+@inner
 def trtri(blas: Blas, n: int, a: int, lda: int) -> None:
     """Overwrite the lower triangle L of A (n, n) by that of L⁻¹."""
     table, ints, _, letters = blas
@@ -126,7 +125,7 @@ def trtri(blas: Blas, n: int, a: int, lda: int) -> None:
     _call(table[_TRTRI], letters.ctypes.data + _L, letters.ctypes.data + _N, i, a, i + 4, i + 8)
 
 
-@jit
+@inner
 def lauum(blas: Blas, n: int, a: int, lda: int) -> None:
     """Overwrite the lower triangle L of A (n, n) by that of LᵀL."""
     table, ints, _, letters = blas
@@ -137,7 +136,7 @@ def lauum(blas: Blas, n: int, a: int, lda: int) -> None:
     _call(table[_LAUUM], letters.ctypes.data + _L, i, a, i + 4, i + 8)
 
 
-@jit
+@inner
 def trmm(blas: Blas, m: int, n: int, alpha: float, a: int, lda: int, b: int, ldb: int) -> None:
     """Overwrite B (m, n) by alpha Aᵀ B; A is lower triangular."""
     table, ints, reals, letters = blas
@@ -151,7 +150,7 @@ def trmm(blas: Blas, m: int, n: int, alpha: float, a: int, lda: int, b: int, ldb
     _call(table[_TRMM], c + _L, c + _L, c + _T, c + _N, i, i + 4, reals.ctypes.data, a, i + 8, b, i + 12)
 
 
-@jit
+@inner
 def trsm(blas: Blas, right: bool, transpose: bool, m: int, n: int, a: int, lda: int, b: int, ldb: int) -> None:
     """Overwrite B (m, n) by op(A)⁻¹ B, or by B op(A)⁻¹ if ``right``; A is lower triangular."""
     table, ints, reals, letters = blas
@@ -167,7 +166,7 @@ def trsm(blas: Blas, right: bool, transpose: bool, m: int, n: int, a: int, lda: 
     _call(table[_TRSM], side, c + _L, op, c + _N, i, i + 4, reals.ctypes.data, a, i + 8, b, i + 12)
 
 
-@jit
+@inner
 def syrk(blas: Blas, n: int, k: int, alpha: float, a: int, lda: int, beta: float, c: int, ldc: int) -> None:
     """Overwrite the lower triangle of C (n, n) by alpha A Aᵀ + beta C; A is (n, k)."""
     table, ints, reals, letters = blas
@@ -183,7 +182,7 @@ def syrk(blas: Blas, n: int, k: int, alpha: float, a: int, lda: int, beta: float
     _call(table[_SYRK], letter + _L, letter + _N, i, i + 4, x, a, i + 8, x + 8, c, i + 12)
 
 
-@jit
+@inner
 def symm(
     blas: Blas,
     m: int,
@@ -212,7 +211,7 @@ def symm(
     _call(table[_SYMM], letter + _L, letter + _L, i, i + 4, x, a, i + 8, b, i + 12, x + 8, c, i + 16)
 
 
-@jit
+@inner
 def gemm(
     blas: Blas,
     transpose_a: bool,
@@ -279,7 +278,8 @@ class _Pin:
     def enter(self) -> None:
         with self._lock:
             if self._libraries is None:
-                addresses()  # loads the library, if nothing else has
+                import scipy.linalg.cython_blas  # noqa: F401 - loads the library, if nothing else has
+
                 self._libraries = self._find()
             self._users += 1
             if self._users == 1:

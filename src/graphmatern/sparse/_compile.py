@@ -1,4 +1,7 @@
-"""The ``jit`` decorator of this package: numba, with a disk cache that neither raises nor goes stale.
+"""The ``jit`` decorator of this package: numba, imported when it is needed, and a disk cache that never goes stale.
+
+Much can be done without compiled code, so numba, whose import takes longer than a small fit, waits until the first
+compiled function is called.
 
 Numba's own ``cache=True`` raises on import when the package lies in a read-only folder and there is no
 writable home directory, and it looks only at the file a function is defined in: a compiled function goes
@@ -18,19 +21,17 @@ import hashlib
 import os
 import sys
 import tempfile
-from functools import cache
+import threading
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numba
-from numba.core import caching
-
-from graphmatern._progress import say
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["cache_directory", "inline", "jit"]
+__all__ = ["cache_directory", "inline", "inner", "intrinsic", "jit", "jit_unless_small", "source_stamp"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -42,6 +43,9 @@ _OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "fastmath": {"reassoc", "contract", "nsz", "arcp"},
 }
+# Of parts of other functions: never called from Python, so there is no need to make that possible.
+_PART: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_SMALL = 20_000  # entries of arrays over which Python loops in less time than numba takes to import
 
 
 def _candidates() -> Iterator[Path]:
@@ -90,60 +94,76 @@ def source_stamp() -> str:
     return digest.hexdigest()
 
 
-@cache
-def _say_what_is_happening() -> None:
-    """Say once why nothing seems to happen: compilation of everything takes about half a minute."""
-    say(f"compiling sparse linear algebra, up to half a minute, once: it is kept in {cache_directory()}")
+class _Later:
+    """A function that numba takes over when it is first called, or when one that calls it is.
+
+    Parameters
+    ----------
+    function : callable
+        As it was written.
+    make : callable
+        Makes of it what numba compiles.
+    small : int
+        Up to how many entries of its arguments it runs as it was written, unless numba is there already.
+    """
+
+    _lock = threading.RLock()
+
+    def __init__(self, function: Callable[..., Any], make: Callable[[Any], Any], small: int = 0) -> None:
+        self._function, self._make, self._small = function, make, small
+        self._made: Any = None
+        self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
+        self.__wrapped__ = function
+
+    def _take_over(self) -> Any:
+        with self._lock:
+            if self._made is None:
+                # Numba must see what it made in place of functions that still wait; those it finds as attributes of
+                # a module show it their ``_numba_type_``.
+                names = self._function.__globals__
+                self._made = self._make(self._function)
+                for name, value in list(names.items()):
+                    if isinstance(value, _Later):
+                        names[name] = value._take_over()
+        return self._made
+
+    def __call__(self, *arguments: Any) -> Any:
+        waits = self._small and "numba" not in sys.modules
+        if waits and sum(np.size(one) for one in arguments) <= self._small:
+            return self._function(*arguments)
+        return self._take_over()(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._take_over(), name)
 
 
-class _Locator(caching._CacheLocator):
-    """Where numba finds the cache of one function."""
+def _kept(function: Any) -> Any:
+    """Return the function as numba has it, with a cache on disk."""
+    import numba
 
-    def __init__(self, function: Callable[..., Any], file: str) -> None:
-        self._py_file = file
-        self._line = function.__code__.co_firstlineno
+    compiled: Any = numba.njit(**_OPTIONS)(function)
+    # Only functions of this package: the key of the cache is the content of its files.
+    if function.__module__.startswith(__package__ or "") and cache_directory() is not None:
+        with contextlib.suppress(Exception):  # numba's internals may change: then without a cache
+            from graphmatern.sparse._cache import Cache
 
-    def get_cache_path(self) -> str:
-        return str(cache_directory())
-
-    def get_source_stamp(self) -> str:
-        return source_stamp()
-
-    def get_disambiguator(self) -> str:
-        return str(self._line)
-
-    @classmethod
-    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
-        return cls(py_func, py_file)
+            compiled._cache = Cache(compiled.py_func)
+    return compiled
 
 
-class _Implementation(caching.CompileResultCacheImpl):
-    _locator_classes: list[type[object]] = [_Locator]  # noqa: RUF012 - as numba declares it
+def _part(function: Any, *, forceinline: bool = False) -> Any:
+    """Return the function as numba has it, to be compiled with what calls it."""
+    import numba
+
+    return numba.njit(**_OPTIONS, **_PART, forceinline=forceinline)(function)
 
 
-class _Cache(caching.FunctionCache):
-    """Numba's cache of one function, for which every failure is a miss."""
+def _intrinsic(function: Any) -> Any:
+    from numba.extending import intrinsic
 
-    _impl_class = _Implementation
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        try:
-            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-        except Exception:  # noqa: BLE001 - a damaged file may raise anything when it is unpickled
-            found = None
-        if found is None:
-            _say_what_is_happening()
-        return found
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        try:
-            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
-        except OSError:
-            pass
-        except Exception:  # noqa: BLE001 - a damaged index: begin a new one
-            with contextlib.suppress(Exception):
-                Path(self._cache_file._index_path).unlink(missing_ok=True)
-                super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+    return intrinsic(function)
 
 
 def jit(function: Function) -> Function:
@@ -157,12 +177,17 @@ def jit(function: Function) -> Function:
     >>> twice(21)
     42
     """
-    compiled: Any = numba.njit(**_OPTIONS)(function)
-    # Only functions of this package: the key of the cache is the content of its files.
-    if function.__module__.startswith(__package__ or "") and cache_directory() is not None:
-        with contextlib.suppress(Exception):  # numba's internals may change: then without a cache
-            compiled._cache = _Cache(compiled.py_func)  # type: ignore[no-untyped-call]
-    return compiled
+    return _Later(function, _kept)  # type: ignore[return-value]
+
+
+def jit_unless_small(function: Function) -> Function:
+    """As `jit`; on small arrays, where numba has not been needed yet, ``function`` runs as it is written."""
+    return _Later(function, _kept, _SMALL)  # type: ignore[return-value]
+
+
+def inner(function: Function) -> Function:
+    """Compile ``function`` for other compiled functions, not to be called from Python: a third of the work is saved."""
+    return _Later(function, _part)  # type: ignore[return-value]
 
 
 def inline(function: Function) -> Function:
@@ -170,4 +195,9 @@ def inline(function: Function) -> Function:
 
     A call that passes ten arrays costs as much as eliminating a small column.
     """
-    return numba.njit(**_OPTIONS, forceinline=True)(function)
+    return _Later(function, partial(_part, forceinline=True))  # type: ignore[return-value]
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """As numba's decorator of this name."""
+    return _Later(function, _intrinsic)

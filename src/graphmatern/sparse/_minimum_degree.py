@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from graphmatern.sparse._compile import inline, jit
+from graphmatern.sparse._compile import inline, inner, jit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,7 +82,7 @@ def _merge(graph: _Quotient, i: int, into: int) -> None:
     graph.last_member[into] = graph.last_member[i]
 
 
-@jit
+@inner
 def _collect_garbage(graph: _Quotient, end: int) -> int:
     """Close the gaps between the lists; return the new end."""
     lists, start = graph.lists, graph.start
@@ -278,7 +278,7 @@ def _finish_element(graph: _Quotient, pivot: int, total: int, n_left: int, small
     return smallest
 
 
-@jit
+@inner
 def _quotient_graph(indptr: Longs, indices: Ints, dense: float) -> tuple[_Quotient, int, int]:
     """Return the graph before any elimination, the end of its lists, and the number of dense nodes."""
     n = len(indptr) - 1
@@ -317,7 +317,7 @@ def _quotient_graph(indptr: Longs, indices: Ints, dense: float) -> tuple[_Quotie
     return graph, end, n_dense
 
 
-@jit
+@inner
 def _eliminate(graph: _Quotient, end: int, n_left: int, order: Ints) -> int:
     """Eliminate all variables, writing them to ``order``; return how many were written."""
     mark = 2

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphmatern._validation import FaultList, check_whole
 from graphmatern.errors import ResourceError
-from graphmatern.sparse._compile import jit
+from graphmatern.sparse._compile import jit, jit_unless_small
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -142,7 +142,7 @@ def relabel(indptr: Longs, indices: Ints, order: Ints) -> tuple[Longs, Ints]:
     return new_indptr, new_indices
 
 
-@jit
+@jit_unless_small
 def connected(indptr: Longs, indices: Ints) -> Longs:
     """Return the number (n,) of each node's connected component, counted in the order of their first nodes."""
     n = len(indptr) - 1
@@ -174,7 +174,7 @@ def connected(indptr: Longs, indices: Ints) -> Longs:
     return first
 
 
-@jit
+@jit_unless_small
 def with_diagonal(indptr: Longs, indices: Ints, values: Floats, diagonal: Floats) -> tuple[Longs, Ints, Floats]:
     """Return a matrix with sorted indices and no diagonal with one put in."""
     n = len(indptr) - 1

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphmatern.sparse._compile import inline, jit
+from graphmatern.sparse._compile import inline, inner, jit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -169,7 +169,7 @@ def _worth_merging(n_columns: int, n_rows: int, share: float) -> bool:
     return share < 0.10
 
 
-@jit
+@inner
 def _fundamental(parent: Ints, count: Ints) -> tuple[Ints, Ints]:
     """Group columns of exactly equal rows; return the supernode (n,) of each column, and their starts."""
     n = len(parent)
@@ -189,7 +189,7 @@ def _fundamental(parent: Ints, count: Ints) -> tuple[Ints, Ints]:
     return supernode, start[: size + 1].copy()
 
 
-@jit
+@inner
 def _amalgamate(parent: Ints, width: Ints, height: Ints, unknowns: int) -> Ints:
     """Merge children into their parents where that costs few zeros; update ``width`` and ``height``.
 
@@ -224,7 +224,7 @@ def _amalgamate(parent: Ints, width: Ints, height: Ints, unknowns: int) -> Ints:
     return into
 
 
-@jit
+@inner
 def _heaviest_child(parent: Ints, width: Ints, height: Ints) -> Ints:
     """Return the child (size,) to visit first so that the update matrices waiting on the stack stay few.
 
@@ -278,7 +278,7 @@ def supernodes(parent: Ints, count: Ints, unknowns: int) -> tuple[Ints, Longs, I
     return _renumber(fundamental, tree, width, height, into)
 
 
-@jit
+@inner
 def _renumber(
     fundamental: Ints, tree: Ints, width: Ints, height: Ints, into: Ints
 ) -> tuple[Ints, Longs, Ints, Ints, Ints]:

@@ -121,7 +121,9 @@ class FeatureProcess(NodeProcess):
         if not inputs:
             return found
         symmetric = torch.from_numpy(0.5 * (change + change.T))
-        pulled = torch.autograd.grad(self._terms.covariance, inputs, symmetric, retain_graph=True, allow_unused=True)
+        with torch.enable_grad():
+            total = (self._terms.covariance * symmetric).sum()  # see `pull_back` of learning.parameters
+        pulled = torch.autograd.grad(total, inputs, retain_graph=True, allow_unused=True)
         for place, one in enumerate(pulled[: len(found)]):
             found[place] = 0.0 if one is None else one.item()
         if self._pull_back is not None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from graphmatern.inference.learning.parameters import pull_back
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -76,11 +78,7 @@ class NodeFeatures:
 
     def pull_back(self, outputs: tuple[torch.Tensor, ...], cotangents: tuple[Floats, ...]) -> Floats:
         """Derivatives in the kernel's free parameters, from those in what `explained` returned; shape (n_free,)."""
-        if not self._free:
-            return np.zeros(0)
-        given = [torch.from_numpy(np.ascontiguousarray(one)) for one in cotangents]
-        pulled = torch.autograd.grad(outputs, self._free, given, retain_graph=True, allow_unused=True)
-        return np.array([0.0 if one is None else one.item() for one in pulled])
+        return pull_back(outputs, cotangents, self._free)
 
 
 def spread_out_nodes(features: Floats, places: Longs, count: int) -> Longs:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from graphmatern._validation import FaultList, abbreviate
 from graphmatern.inference.learning.priors import Prior
@@ -27,6 +28,7 @@ __all__ = [
     "PriorsAndBounds",
     "free_parameters",
     "move_parameters",
+    "pull_back",
     "with_priors",
 ]
 
@@ -232,3 +234,26 @@ def move_parameters(raw: Sequence[Any], position: Floats) -> None:
     """Set unconstrained parameters."""
     for parameter, value in zip(raw, position, strict=True):
         parameter.data.fill_(float(value))
+
+
+def pull_back(outputs: Sequence[torch.Tensor], cotangents: Sequence[Floats], free: Sequence[torch.Tensor]) -> Floats:
+    """Derivatives of Σ output · cotangent in scalar parameters; shape (n_free,).
+
+    Parameters
+    ----------
+    outputs : sequence of Tensor
+        Functions of the parameters.
+    cotangents : sequence of ndarray
+        Of the shapes of the outputs.
+    free : sequence of Tensor
+        The parameters.
+    """
+    if not free:
+        return np.zeros(0)
+    with torch.enable_grad():
+        # Of a sum, because for derivatives of anything else torch imports sympy, which takes as long as a small fit.
+        total = torch.zeros((), dtype=torch.float64)
+        for output, cotangent in zip(outputs, cotangents, strict=True):
+            total = total + (output * torch.as_tensor(np.ascontiguousarray(cotangent), device=output.device)).sum()
+    pulled = torch.autograd.grad(total, free, retain_graph=True, allow_unused=True)
+    return np.array([0.0 if one is None else one.item() for one in pulled])

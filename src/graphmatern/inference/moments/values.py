@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from graphmatern.inference.learning.parameters import pull_back
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -36,11 +38,7 @@ class KernelValues:
 
     def pull_back(self, change: Floats) -> Floats:
         """Derivatives in the free parameters, from those in the values; shape (n_free,)."""
-        if not self._free:
-            return np.zeros(0)
-        cotangent = torch.from_numpy(change)
-        pulled = torch.autograd.grad(self._values, self._free, cotangent, retain_graph=True, allow_unused=True)
-        return np.array([0.0 if one is None else one.item() for one in pulled])
+        return pull_back([self._values], [change], self._free)
 
     @cached_property
     def derivatives(self) -> Floats:
@@ -50,7 +48,8 @@ class KernelValues:
             return found
         # What pulls back is linear in the cotangent: its derivatives there are what pushes forward.
         cotangent = torch.zeros_like(self._values, requires_grad=True)
-        pulled = torch.autograd.grad(self._values, self._free, cotangent, create_graph=True, allow_unused=True)
+        total = (self._values * cotangent).sum()
+        pulled = torch.autograd.grad(total, self._free, create_graph=True, allow_unused=True)
         for place, one in enumerate(pulled):
             if one is not None:
                 found[:, place] = torch.autograd.grad(one, cotangent, retain_graph=True)[0].numpy()

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg as la
-import torch
 
 from graphmatern.errors import NumericalError
 from graphmatern.inference.dense import CovarianceConditioned, cholesky_or_raise
+from graphmatern.inference.learning.parameters import pull_back
 from graphmatern.inference.process import Conditioned, DataForms, Process, Solution
 from graphmatern.inference.spectral.predictive import SeenDirections, SpectralPredictive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import torch
     from numpy.typing import NDArray
 
     from graphmatern.inference.observations import Group
@@ -142,11 +143,7 @@ class SpectralProcess(Process):
 
     def pull_back(self, in_weights: Floats) -> Floats:
         """Derivatives in the kernel's free parameters, from those in the weights; shape (n_free,)."""
-        if not self._free:
-            return np.zeros(0)
-        cotangent = torch.as_tensor(in_weights, device=self._weights.device)
-        pulled = torch.autograd.grad(self._weights, self._free, cotangent, retain_graph=True, allow_unused=True)
-        return np.array([0.0 if one is None else one.item() for one in pulled])
+        return pull_back([self._weights], [in_weights], self._free)
 
 
 class CovarianceSpace(CovarianceConditioned):
