@@ -437,3 +437,18 @@ def test_lost_variance_counts_masses_and_kernels_that_rise_again() -> None:
         amplitude = (cut.weights()[0] / full.weights()[0]).item()
         lost = amplitude * full.diag().detach().numpy() - cut.diag().detach().numpy()
         assert (lost <= model.prior_variance_lost_ + 1e-12).all()
+
+
+def test_the_last_step_leads_from_where_a_search_stopped_to_the_optimum() -> None:
+    curved, there = np.array([[3.0, 1.0], [1.0, 2.0]]), np.array([0.4, -0.2])
+
+    def bowl(x: Any) -> tuple[float, Any]:
+        away = x - there
+        return 0.5 * float(away @ curved @ away), curved @ away
+
+    start = there + 0.01
+    found = find_minimum(bowl, start, [(-5.0, 5.0)] * 2, method="bfgs", hessian=curved, to_gain=1.0)
+    np.testing.assert_array_equal(found.position, start)
+    np.testing.assert_allclose(found.ahead().position, there, atol=1e-12)
+    assert found.ahead().value == found.value
+    assert found.ahead().left is None

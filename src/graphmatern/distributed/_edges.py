@@ -61,12 +61,18 @@ def merged_edges(
     processes: Processes, edges: Edges, bounds: Longs, weighting: str, parallel: str, reader: EdgeReader
 ) -> Edges:
     """Both directions of every distinct pair, at the block of its first end, sorted."""
-    sides = [np.concatenate(pair) for pair in ((edges.source, edges.target), (edges.target, edges.source))]
-    weight, row = np.tile(edges.weight, 2), np.tile(edges.row, 2)
-    to = np.searchsorted(bounds, sides[0], side="right") - 1
-    (source, target, weight, row), _ = processes.send([*sides, weight, row], to)
-    order = np.lexsort((row, target, source))  # as the files have them, so that sums do not depend on who made them
-    source, target, weight, row = source[order], target[order], weight[order], row[order]
+    ends = edges.source, edges.target
+    to = np.searchsorted(bounds, np.concatenate(ends), side="right") - 1
+    both = [np.concatenate(ends), np.concatenate(ends[::-1]), np.tile(edges.weight, 2), np.tile(edges.row, 2)]
+    received = processes.send(both, to)[0]
+    del both, to  # this is where a run needs most memory
+    order = np.lexsort(
+        (received[3], received[1], received[0])
+    )  # as the files have them: sums do not depend on who reads
+    for place, column in enumerate(received):
+        received[place] = column[order]
+    source, target, weight, row = received
+    del received, order, column
     new = np.ones(len(source), dtype=bool)
     new[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
     repeated = np.flatnonzero(~new & (source < target))

@@ -11,9 +11,10 @@ from scipy.sparse.csgraph import connected_components
 
 from graphmatern._validation import check_choice
 from graphmatern.distributed._edges import EdgeReader, Edges, merged_edges, without_loops
+from graphmatern.distributed._halo import Halo
 from graphmatern.distributed._names import NameDirectory, block_bounds
 from graphmatern.distributed._partition import partition
-from graphmatern.distributed._processes import load_petsc, world
+from graphmatern.distributed._processes import world
 from graphmatern.distributed._rows import SpreadRows
 from graphmatern.errors import GraphError
 from graphmatern.graph import PARALLEL_RULES
@@ -122,8 +123,10 @@ class DistributedGraph:
         reader = EdgeReader(processes, path, given)
         names, places, edges, weighting = reader.read()
         directory = NameDirectory(processes, names, places)
-        half = len(names) // 2
-        edges = Edges(directory.keys[:half], directory.keys[half:], edges.weight, edges.row)
+        del names, places
+        ends = np.split(directory.take_keys(), 2)
+        edges = Edges(ends[0], ends[1], edges.weight, edges.row)
+        del ends
         edges = without_loops(processes, edges)
         if weighting == "length" and parallel != "mean_length":
             mean = processes.total(float(edges.weight.sum())) / max(processes.total(len(edges.row)), 1)
@@ -148,11 +151,14 @@ class DistributedGraph:
         rows = SpreadRows(processes, np.sort(keys))
         graph_homes = _Homes(processes, bounds, homes)
         counts = np.diff(own.indptr)
-        (source, target, weight), _ = processes.send(
-            [np.repeat(np.arange(low, high), counts), merged.target, merged.weight], np.repeat(homes, counts)
-        )
-        order = np.lexsort((target, source))
-        source, target, weight = source[order], target[order], weight[order]
+        entries = [np.repeat(np.arange(low, high), counts), merged.target, merged.weight]
+        received = processes.send(entries, np.repeat(homes, counts))[0]
+        del entries, own, counts
+        order = np.lexsort((received[1], received[0]))
+        for place, column in enumerate(received):
+            received[place] = column[order]
+        source, target, weight = received
+        del received, order, column
         columns = graph_homes.numbers(target, rows)
         pointers = np.searchsorted(source, np.append(rows.keys, np.iinfo(np.int64).max))
         weights = csr_array((weight, columns, pointers), shape=(rows.n_here, rows.n))
@@ -194,29 +200,22 @@ class DistributedGraph:
         return csr_array((values, self.first + np.arange(n), np.arange(n + 1)), shape=self.weights.shape)
 
     @cached_property
-    def halo(self) -> tuple[Longs, Any]:
-        """Columns that are rows of other processes, ascending, and what fetches numbers of theirs."""
-        PETSc = load_petsc()
+    def halo(self) -> Halo:
+        """Fetches what belongs to neighbours that other processes hold."""
         low = self.first
         columns = np.unique(self.weights.indices)
         ghosts = columns[(columns < low) | (columns >= low + self.rows.n_here)].astype(np.int64)
-        kind = PETSc.IntType
-        whole = PETSc.Vec().createMPI((self.rows.n_here, self.rows.n), comm=PETSc.COMM_WORLD)
-        part = PETSc.Vec().createSeq(len(ghosts), comm=PETSc.COMM_SELF)
-        index = PETSc.IS().createGeneral(ghosts.astype(kind), comm=PETSc.COMM_SELF)
-        return ghosts, (whole, part, PETSc.Scatter().create(whole, index, part, None))
+        return Halo(self.processes, self.rows.n_here, ghosts)
 
     def of_neighbours(self, values: Floats) -> Floats:
         """Numbers of the nodes in the columns of `weights`, from those of every process's own; shape (nnz_here,)."""
-        ghosts, (whole, part, scatter) = self.halo
-        whole.setArray(values)
-        scatter.scatter(whole, part, mode="forward")
+        fetched = self.halo.fetch(values[:, None])[:, 0]
         low = self.first
         columns = self.weights.indices
         here = (columns >= low) & (columns < low + self.rows.n_here)
         found = np.empty(len(columns))
         found[here] = values[columns[here] - low]
-        found[~here] = np.asarray(part.getArray())[np.searchsorted(ghosts, columns[~here])]
+        found[~here] = fetched[np.searchsorted(self.halo.ghosts, columns[~here])]
         return found
 
     def largest_eigenvalue(self, normalized: bool) -> float:

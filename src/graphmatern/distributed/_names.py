@@ -43,8 +43,6 @@ class NameDirectory:
 
     Attributes
     ----------
-    keys : ndarray of int64, shape (n,)
-        Numbers of the nodes that were read.
     n_nodes : int
         How many there are.
     """
@@ -63,7 +61,12 @@ class NameDirectory:
         self.numbers = self._ranked(earliest)
         self.n_nodes = int(processes.total(len(self.names)))
         self._index = pd.Index(self.names)
-        self.keys: Longs = np.asarray(sent.answer(self.numbers[number]), dtype=np.int64)[codes]
+        self._keys: Longs = np.asarray(sent.answer(self.numbers[number]), dtype=np.int64)[codes]
+
+    def take_keys(self) -> Longs:
+        """Numbers of the nodes that were read, given away as they are many; shape (n,)."""
+        keys, self._keys = self._keys, np.zeros(0, dtype=np.int64)
+        return keys
 
     def _ranked(self, places: Longs) -> Longs:
         """How many places of all processes come before each; places are all different."""

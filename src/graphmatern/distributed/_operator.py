@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphmatern.distributed._rows import PetscProducts
+from graphmatern.distributed._rows import SpreadProducts
 from graphmatern.inference.moments.operator import LaplacianOperator
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class SpreadOperator(LaplacianOperator):
         self.graph: Any = graph
         self.normalized = normalized
         self.high = graph.largest_eigenvalue(normalized)
-        self.products = PetscProducts(graph.rows, graph.laplacian(normalized), 0.0, self.high)
+        self.products = SpreadProducts(graph.rows, graph.halo, graph.laplacian(normalized), 0.0, self.high)
         self._begin()
 
     def _exact(self, degree: int) -> tuple[Floats, Floats]:

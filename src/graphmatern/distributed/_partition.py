@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["partition"]
 
 _FEW = 0.02  # share of the edges between processes that is not worth a search for less
+_NODE = 4  # work that a node is by itself, in that of an entry: its rows of blocks are read, summed and written
 _UNEVEN = 1.15  # work of the busiest process, relative to the average, that is not worth fewer edges between them
 
 
@@ -38,7 +39,7 @@ def partition(processes: Processes, own: csr_array[Any]) -> Longs:
     """
     if processes.size == 1:
         return np.zeros(own.shape[0], dtype=np.int64)
-    work = np.diff(own.indptr) + 1  # a node by itself is work, too
+    work = np.diff(own.indptr) + _NODE
     total, before = processes.total(int(work.sum())), processes.before(int(work.sum()))
     in_order = np.minimum((before + np.cumsum(work) - 1) * processes.size // max(total, 1), processes.size - 1)
     cut = _cut(processes, own, in_order)

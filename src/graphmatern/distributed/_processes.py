@@ -12,7 +12,7 @@ import numpy as np
 from graphmatern.errors import GraphMaternError, MissingLibraryError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -149,20 +149,42 @@ class Processes:
         self._comm.Alltoallv((ordered, width * counts), (found, width * incoming))
         return found
 
+    def swap(self, sent: NDArray[Any], counts: Longs, received: NDArray[Any], incoming: Longs) -> Callable[[], None]:
+        """Begin to send rows to some processes and to receive others from them; returns what waits for the end.
+
+        Parameters
+        ----------
+        sent, received : ndarray, each of shape (n, k)
+            Contiguous rows, in the order of the processes.
+        counts, incoming : ndarray of int64, shape (size,)
+            Rows for each process, and from each; those that are 0 cost nothing.
+        """
+        requests = []
+        for block, sizes, begin in ((received, incoming, self._comm.Irecv), (sent, counts, self._comm.Isend)):
+            parts = np.split(block, np.cumsum(sizes)[:-1])
+            requests += [begin(parts[other], other) for other in np.flatnonzero(sizes).tolist()]
+        return lambda: _load_mpi().Request.Waitall(requests)
+
     def abort(self) -> None:
         """End all processes, now."""
         self._comm.Abort(1)
 
 
 class Sent:
-    """Rows that were sent, for which answers may come back."""
+    """Rows that were sent, for which answers may come back.
+
+    Attributes
+    ----------
+    counts, incoming : ndarray of int64, shape (size,)
+        How many went to each process, and came from each.
+    """
 
     def __init__(self, processes: Processes, order: Longs, counts: Longs, incoming: Longs) -> None:
-        self._processes, self._order, self._counts, self._incoming = processes, order, counts, incoming
+        self._processes, self._order, self.counts, self.incoming = processes, order, counts, incoming
 
     def answer(self, array: NDArray[Any]) -> NDArray[Any]:
         """Send a row back for every row that came; returns those for the rows that were sent, in their order."""
-        back = self._processes._exchanged(array, self._incoming, self._counts)
+        back = self._processes._exchanged(array, self.incoming, self.counts)
         found = np.empty_like(back)
         found[self._order] = back
         return found

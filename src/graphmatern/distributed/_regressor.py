@@ -16,7 +16,7 @@ from graphmatern.distributed._graph import DistributedGraph
 from graphmatern.distributed._multigrid import MultigridEngine
 from graphmatern.distributed._values import read_values, values_of
 from graphmatern.errors import KernelError, TableError
-from graphmatern.estimators import check_options, rules_of, search_of, uses_normalized
+from graphmatern.estimators import check_options, documented, rules_of, search_of, uses_normalized
 from graphmatern.inference import Observations, Problem, learn, register_engine
 from graphmatern.kernels import Matern
 from graphmatern.likelihoods import Gaussian
@@ -45,6 +45,7 @@ for _engine in _ENGINES.values():
     register_engine(_engine)
 
 
+@documented
 class GraphGPRegressor:
     """Gaussian process regression on a graph that is spread over processes: see `graphmatern.GraphGPRegressor`.
 
@@ -66,8 +67,13 @@ class GraphGPRegressor:
         Mean of the process; a constant is integrated out.
     normalize_y : bool
         Whether to subtract the mean of y and divide by its standard deviation before all else.
-    optimizer, max_iterations, learning_rate, n_restarts, bounds, priors, random_state
-        As in `graphmatern.GraphGPRegressor`.
+    <optimizer>
+    <max_iterations>
+    <learning_rate>
+    <n_restarts>
+    <bounds>
+    <priors>
+    <random_state>
     verbose : bool, optional
         Whether the first process shows progress; by default, where the error stream is a terminal.
 

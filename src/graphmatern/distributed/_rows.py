@@ -1,31 +1,30 @@
-"""Rows of blocks of vectors that are spread over processes, and products with them by PETSc."""
+"""Rows of blocks of vectors that are spread over processes, and products with them."""
 
 from __future__ import annotations
 
-from functools import cached_property
+import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from graphmatern.distributed._processes import load_petsc
-from graphmatern.sparse import ChebyshevProducts, Rows, product_seconds
+from graphmatern.sparse import AddedRows, ChebyshevProducts, Rows, SharedRows, product_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
     from scipy.sparse import csr_array
 
+    from graphmatern.distributed._halo import Halo
     from graphmatern.distributed._processes import Processes
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["PetscProducts", "SpreadRows", "petsc_matrix"]
+__all__ = ["SpreadProducts", "SpreadRows", "petsc_matrix"]
 
 _Sum = TypeVar("_Sum", float, int, "NDArray[np.float64]")
-
-_COLUMNS = 32  # of a block
 
 
 class SpreadRows(Rows):
@@ -96,20 +95,72 @@ def petsc_matrix(processes: Processes, rows: csr_array[Any]) -> Any:
     return PETSc.Mat().createAIJ(((n_here, n), (n_here, n)), csr=entries, comm=PETSc.COMM_WORLD)
 
 
-class PetscProducts(ChebyshevProducts):
+class _SpreadMatrix:
+    """Rows of a matrix that are here, in two parts: columns that are rows here, and columns that others hold.
+
+    Blocks have a row for each node, so that what one entry needs is contiguous: on a power-law graph of a million nodes
+    PETSc's dense matrices, whose columns are, take twice as long.
+
+    Parameters
+    ----------
+    matrix : csr_array, shape (n_here, n)
+        The rows.
+    first : int
+        Number of the first of them among all.
+    halo : Halo
+        Fetches rows that others hold.
+    """
+
+    def __init__(self, matrix: csr_array[Any], first: int, halo: Halo) -> None:
+        from scipy.sparse import csr_array as csr
+
+        n, columns = matrix.shape[0], matrix.indices
+        own = (columns >= first) & (columns < first + n)
+        before = np.concatenate([[0], np.cumsum(own)])[matrix.indptr]
+        others = np.searchsorted(halo.ghosts, columns[~own])
+        self._own = SharedRows(csr((matrix.data[own], columns[own] - first, before), shape=(n, n)), 1)
+        shape = n, len(halo.ghosts)
+        self._others = AddedRows(csr((matrix.data[~own], others, matrix.indptr - before), shape=shape))
+        self._halo = halo
+
+    def single(self) -> _SpreadMatrix:
+        """The same in single precision."""
+        twin = copy.copy(self)
+        twin._own, twin._others = self._own.single(), self._others.single()
+        return twin
+
+    def combine(
+        self,
+        current: Any,
+        previous: Any,
+        factors: tuple[float, float, float],
+        totals: Any = None,
+        coefficients: Sequence[float] = (),
+        crew: Any = None,
+    ) -> None:
+        """See `SharedRows.combine`; all processes call it together."""
+        del crew
+        fetched = self._halo.begin(current)
+        self._own.combine(current, previous, factors, totals, coefficients)
+        self._others.add(fetched(), previous, factors[0], totals, coefficients)
+
+
+class SpreadProducts(ChebyshevProducts):
     """Chebyshev polynomials of a symmetric matrix whose rows are spread over processes.
 
     Parameters
     ----------
     rows : SpreadRows
         Who holds which rows.
+    halo : Halo
+        Fetches rows that others hold.
     matrix : csr_array, shape (n_here, n)
         This process's rows; columns are numbered as the processes hold them, one after the other.
     low, high : float
         Between which its eigenvalues lie.
     """
 
-    def __init__(self, rows: SpreadRows, matrix: csr_array[Any], low: float, high: float) -> None:
+    def __init__(self, rows: SpreadRows, halo: Halo, matrix: csr_array[Any], low: float, high: float) -> None:
         from scipy.sparse import csr_array as csr
         from scipy.sparse import eye_array
 
@@ -127,56 +178,7 @@ class PetscProducts(ChebyshevProducts):
         self._n_threads = 1
         self._count = _uncounted
         self._dtype = np.dtype(np.float64)
-        self._matrix = petsc_matrix(processes, scaled)
-        self._images: dict[int, Any] = {}
-
-    @cached_property
-    def single(self) -> ChebyshevProducts:
-        """The same: PETSc has one precision."""
-        return self
-
-    def _block(self, columns: Floats) -> Floats:
-        return np.array(columns, order="F")
-
-    def _zeros(self, *shape: int) -> Floats:
-        return np.swapaxes(np.zeros((*shape[:-2], shape[-1], shape[-2])), -1, -2)  # columns are contiguous, as PETSc's
-
-    def _times(self, block: Floats) -> Floats:
-        """S times a block, in memory that the next product of this width overwrites; shape (n_here, k)."""
-        PETSc = load_petsc()
-        width = block.shape[1]
-        sizes = (self.n, self.rows.n), (PETSc.DECIDE, width)
-        wrapped = PETSc.Mat().createDense(sizes, array=np.asfortranarray(block), comm=PETSc.COMM_WORLD)
-        image = self._images.get(width)
-        if image is None:
-            if len(self._images) > 4:  # as conjugate gradients end column by column
-                self._images.popitem()[1].destroy()
-            image = self._images[width] = self._matrix.matMult(wrapped)
-        else:
-            self._matrix.matMult(wrapped, result=image)
-        wrapped.destroy()
-        return np.asarray(image.getDenseArray())
-
-    def _advance(
-        self,
-        current: Floats,
-        previous: Floats,
-        k: int,
-        totals: Any = None,
-        coefficients: Sequence[float] = (),
-        crew: Any = None,
-    ) -> tuple[Floats, Floats]:
-        del crew
-        image = self._times(current)
-        if k > 1:
-            image *= 2.0
-        np.subtract(image, previous, out=previous)
-        for number, coefficient in enumerate(coefficients):
-            if totals is not None and coefficient != 0.0:
-                np.multiply(previous, coefficient, out=image)
-                totals[number] += image
-        self._count(current.shape[1])
-        return previous, current
+        self._matrix = _SpreadMatrix(scaled, first, halo)
 
     def seconds(self, n_columns: float, degree: float) -> float:
         """Seconds that products are expected to take; the same everywhere."""
@@ -184,10 +186,6 @@ class PetscProducts(ChebyshevProducts):
 
     def _may_keep(self, n_columns: int) -> bool:
         return self.rows.total(int(super()._may_keep(n_columns))) == self._processes.size
-
-    def _in_blocks(self, count: int, work: Callable[[slice, Any], None]) -> None:
-        for start in range(0, count, _COLUMNS):
-            work(slice(start, min(start + _COLUMNS, count)), None)
 
     def moments(
         self,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphmatern.estimators._classifier import GraphGPClassifier
 from graphmatern.estimators._files import load
-from graphmatern.estimators._options import check_options, rules_of, search_of, uses_normalized
+from graphmatern.estimators._options import check_options, documented, rules_of, search_of, uses_normalized
 from graphmatern.estimators._regressor import GraphGPRegressor
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ __all__ = [
     "GraphGPClassifier",
     "GraphGPRegressor",
     "check_options",
+    "documented",
     "load",
     "rules_of",
     "search_of",

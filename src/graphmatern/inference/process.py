@@ -344,7 +344,7 @@ class Engine(Family):
     rough: bool = False
     #: Whether `Conditioned.information` is there to guide a search.
     has_information: bool = False
-    #: Whether the evidence is estimated: its derivatives are then too rough to take differences of.
+    #: Whether the evidence is estimated from probes: its derivatives are then too rough to take differences of.
     estimates: bool = False
     #: Whether q is restricted, so that some prior variance stays out of the sites' reach.
     restricts: ClassVar[bool] = False

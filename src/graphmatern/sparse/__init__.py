@@ -29,10 +29,11 @@ from graphmatern.sparse._powers import MatrixPolynomial
 from graphmatern.sparse._products import ChebyshevProducts
 from graphmatern.sparse._resources import Cost, available_memory, available_threads, format_bytes
 from graphmatern.sparse._row_blocks import Rows, signs_of
-from graphmatern.sparse._rows import product_seconds
+from graphmatern.sparse._rows import AddedRows, SharedRows, product_seconds
 from graphmatern.sparse._triangles import cubed_diagonal
 
 __all__ = [
+    "AddedRows",
     "Analysis",
     "BlockAnalysis",
     "BlockFactor",
@@ -44,6 +45,7 @@ __all__ = [
     "MatrixPolynomial",
     "Rows",
     "SelectedInverse",
+    "SharedRows",
     "analyze",
     "available_memory",
     "available_threads",

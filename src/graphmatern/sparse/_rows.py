@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["SharedRows", "product_seconds"]
+__all__ = ["AddedRows", "SharedRows", "product_seconds"]
 
 # Seconds per entry and column of a product on one processor: in cache, and what is added where graphs outgrow it.
 _PER_PRODUCT, _FROM_MEMORY, _OUTGROWN = 0.6e-9, 1.0e-9, 5_000_000
@@ -143,3 +143,67 @@ class SharedRows:
             some_rows(0, 0)
         else:
             crew.run(len(bounds) - 1, some_rows)
+
+
+@jit
+def _add(
+    rows: Longs,
+    indptr: Longs,
+    indices: NDArray[np.int32],
+    values: Floats,
+    others: Floats,
+    previous: Floats,
+    factor: float,
+    totals: Floats,
+    coefficients: Floats,
+) -> None:
+    """Previous += α X others in some rows, and every total += coefficient · what was added."""
+    n_columns = others.shape[1]
+    added = np.empty(n_columns, dtype=others.dtype)
+    for place in range(len(rows)):
+        added[:] = 0.0
+        for k in range(indptr[place], indptr[place + 1]):
+            a, w = factor * values[k], others[indices[k]]
+            for column in range(n_columns):
+                added[column] += a * w[column]
+        out = previous[rows[place]]
+        for column in range(n_columns):
+            out[column] += added[column]
+        for number in range(len(coefficients)):
+            coefficient = coefficients[number]
+            if coefficient != 0.0:
+                into = totals[number, rows[place]]
+                for column in range(n_columns):
+                    into[column] += coefficient * added[column]
+
+
+class AddedRows:
+    """A part of a matrix whose product with other rows is added to one that `SharedRows` has made of the rest.
+
+    Parameters
+    ----------
+    matrix : csr_array, shape (n, n_others)
+        The part; rows without entries cost nothing.
+    """
+
+    def __init__(self, matrix: csr_array[Any]) -> None:
+        counts = np.diff(matrix.indptr)
+        self._rows = np.flatnonzero(counts)
+        self._indptr = np.concatenate([[0], np.cumsum(counts[self._rows])]).astype(np.int64)
+        self._indices = matrix.indices.astype(np.int32)
+        self._values = np.asarray(matrix.data, dtype=np.float64)
+
+    def single(self) -> AddedRows:
+        """The same in single precision."""
+        twin = copy.copy(self)
+        twin._values = self._values.astype(np.float32)
+        return twin
+
+    def add(
+        self, others: Any, previous: Any, factor: float, totals: Any = None, coefficients: Sequence[float] = ()
+    ) -> None:
+        """Previous += α X others, and every total += coefficient · what was added; see `SharedRows.combine`."""
+        kind = self._values.dtype.type
+        into = previous[None, :0] if totals is None else totals
+        matrix = self._rows, self._indptr, self._indices, self._values
+        _add(*matrix, others, previous, kind(factor), into, np.array(coefficients, dtype=kind))

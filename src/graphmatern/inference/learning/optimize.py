@@ -50,6 +50,8 @@ class Optimum:
         Why it stopped.
     hessian : ndarray, shape (n_parameters, n_parameters), optional
         What BFGS takes for the curvature there.
+    left : ndarray, shape (n_parameters,), optional
+        The step that BFGS would have taken next.
     """
 
     position: Floats
@@ -59,6 +61,11 @@ class Optimum:
     converged: bool
     message: str
     hessian: Floats | None = None
+    left: Floats | None = None
+
+    def ahead(self) -> Optimum:
+        """Where the step that is left leads; value and gradient stay those of the last evaluation."""
+        return self if self.left is None else replace(self, position=self.position + self.left, left=None)
 
 
 def find_minimum(
@@ -253,10 +260,10 @@ def _quasi_newton(
             gain = -float(gradient @ step + 0.5 * step @ (model @ step))
             if at_once:
                 expected = gain
-            if expected < to_gain:
-                message = f"less than {to_gain:g} nats to gain"
-                return Optimum(position, value, gradient, count, True, message), model
             trial = np.clip(position + _in_logarithms(step, linear), low, high)
+            if expected < to_gain:
+                message, left = f"less than {to_gain:g} nats to gain", trial - position
+                return Optimum(position, value, gradient, count, True, message, left=left), model
             count += 1
             trial_value, trial_gradient = objective(trial)
             if trial_value <= value - 1e-4 * gain or radius < 1e-6:

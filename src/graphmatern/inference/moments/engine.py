@@ -106,7 +106,7 @@ class MomentsEngine(Engine):
         self._tolerance = self.accuracy.kernel if self._many else TOLERANCE
         # Further away, moments of higher degrees are needed, perhaps for nothing.
         self.longest_step = 2.0 if self._many else 0.7
-        self.to_gain = 5e-3 if self._many else 1e-7
+        self.to_gain = 2e-4 if self._many else 1e-7
         self._errors: dict[str, Any] = {}
         self._check_size()
         self._degree = 0
