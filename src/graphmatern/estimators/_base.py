@@ -317,14 +317,15 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
                 f"log evidence {fit.integrated.log_evidence:.4f}"
             )
             share = fit.integrated.share_normalized
-            if 0.0 < share < 1.0:
+            if 0.005 <= share <= 0.995:  # a smaller part would be shown as 0 %
                 lines.append(
                     f"Laplacians plain {1.0 - share:.0%}, normalised {share:.0%} of the mixture; parameters below are "
                     f"those on the {'normalised' if fit.normalized else 'plain'} one"
                 )
             lines += table_lines(self.hyperparameters_)
         if fit.at_bounds:
-            lines.append(f"bounds    {', '.join(fit.at_bounds)} ended at a bound: no standard error")
+            known = "" if fit.integrated is not None else ": no standard error"
+            lines.append(f"bounds    {', '.join(fit.at_bounds)} ended at a bound{known}")
         if fit.n_clipped:
             lines.append(f"negative sites were set to 0 in {fit.n_clipped} steps")
         report = fit.report

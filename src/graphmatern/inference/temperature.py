@@ -23,7 +23,7 @@ __all__ = ["learned_temperature", "tempered"]
 
 _SPREAD = 0.5  # prior standard deviation of log T: few labels change little
 _FARTHEST = math.log(4.0)
-_WORTH = 2.0  # nats that T has to gain: labels from the model itself gain that in one of twenty cases
+_WORTH = 4.0  # nats that T has to gain: labels from the model itself gain that in one of two hundred cases
 
 
 def _tempered_logs(share: Floats, temperature: float) -> Floats:
