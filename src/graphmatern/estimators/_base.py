@@ -106,6 +106,17 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         self._require_fit()
         if self._standard_errors is None:
             self._standard_errors = self._fit.standard_errors()
+        unknown = [
+            f"{name} ({'at a bound' if name in self._fit.at_bounds else 'no peak'})"
+            for name, error in self._standard_errors.items()
+            if np.isnan(error)
+        ]
+        if unknown:
+            warn(
+                f"the evidence leaves these without a standard error, which is NaN: {', '.join(unknown)}. "
+                "integrate=True says what is known of them",
+                NumericalWarning,
+            )
         return dict(self._standard_errors)
 
     @property

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphmatern._validation import warn
-from graphmatern.errors import NumericalWarning
 from graphmatern.inference.learning.optimize import Optimum, curvature
 from graphmatern.inference.learning.parameters import PriorsAndBounds
 
@@ -268,11 +266,4 @@ class Fit:
         unknown = changes[:, ~peaked].sum(axis=1) > 1e-6
         at_bounds = np.setdiff1d(np.arange(len(labels)), inside)
         unknown[at_bounds] = True
-        if unknown.any():
-            named = [f"{labels[k]} ({'at a bound' if k in at_bounds else 'no peak'})" for k in np.flatnonzero(unknown)]
-            warn(
-                f"the evidence leaves these without a standard error, which is NaN: {', '.join(named)}. integrate=True "
-                "says what is known of them",
-                NumericalWarning,
-            )
         return dict(zip(labels, np.where(unknown, np.nan, np.sqrt(variances)).tolist(), strict=True))
