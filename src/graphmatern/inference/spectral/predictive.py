@@ -12,6 +12,7 @@ import scipy.linalg as la
 
 from graphmatern.inference.dense import cholesky_or_raise, precision_of_features
 from graphmatern.inference.process import Predictive
+from graphmatern.inference.threads import small_matrix_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,7 +50,8 @@ class SeenDirections:
         self.directions: Floats | None = None
         self.root = scaled
         if len(observed) < len(weights):
-            directions, upper = la.qr(scaled.T, mode="economic", check_finite=False)
+            with small_matrix_threads(len(observed)):
+                directions, upper = la.qr(scaled.T, mode="economic", check_finite=False)
             self.directions, self.root = np.asarray(directions, np.float64), np.asarray(upper.T, np.float64)
         self._latest: tuple[Longs, Floats, Floats | None] | None = None
 
@@ -77,7 +79,8 @@ class SeenDirections:
             scaled = self.scaled(nodes)
             image, unseen = scaled, None
             if self.directions is not None:
-                image = scaled @ self.directions
+                with small_matrix_threads(len(self._observed)):
+                    image = scaled @ self.directions
                 unseen = np.einsum("ij,ij->i", scaled, scaled) - np.einsum("ij,ij->i", image, image)
             self._latest = nodes.copy(), image, None if unseen is None else np.maximum(unseen, 0.0)
         return self._latest[1], self._latest[2]
@@ -96,11 +99,13 @@ class SpectralPredictive(Predictive):
 
     def __init__(self, seen: SeenDirections, precision: Floats) -> None:
         self._seen, self._precision = seen, precision
-        self._factor = cholesky_or_raise(precision_of_features(seen.root, precision))
+        with small_matrix_threads(len(precision)):
+            self._factor = cholesky_or_raise(precision_of_features(seen.root, precision))
 
     def _half(self, image: Floats) -> Floats:
         """L⁻¹ imageᵀ, whose squares are variances; shape (r, n_nodes)."""
-        return np.asarray(la.solve_triangular(self._factor, image.T, lower=True, check_finite=False))
+        with small_matrix_threads(len(self._precision)):
+            return np.asarray(la.solve_triangular(self._factor, image.T, lower=True, check_finite=False))
 
     def means(self, nodes: Longs, potentials: Floats) -> Floats:
         """Means of f at some nodes; shape (n_nodes, k)."""
