@@ -21,14 +21,16 @@ __all__ = ["partition"]
 
 _FEW = 0.02  # share of the edges between processes that is not worth a search for less
 _NODE = 4  # work that a node is by itself, in that of an entry: its rows of blocks are read, summed and written
+_HUBS = 5.0  # mean squared degree over the square of the mean: beyond it PT-Scotch takes minutes, and finds little
 _UNEVEN = 1.15  # work of the busiest process, relative to the average, that is not worth fewer edges between them
 
 
 def partition(processes: Processes, own: csr_array[Any]) -> Longs:
     """Homes of this process's block of nodes; shape (n_block,).
 
-    The order of the files is kept, in runs of equal work, where few edges leave these; else PETSc partitions the graph
-    (by ParMETIS or PT-Scotch, whichever it was built with), if that serves better.
+    The order of the files is kept, in runs of equal work, where few edges leave these, and on graphs with hubs, which
+    no partition keeps apart. Else PETSc partitions the graph (by ParMETIS or PT-Scotch, whichever it was built with),
+    and that is taken if it serves better.
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ def partition(processes: Processes, own: csr_array[Any]) -> Longs:
     total, before = processes.total(int(work.sum())), processes.before(int(work.sum()))
     in_order = np.minimum((before + np.cumsum(work) - 1) * processes.size // max(total, 1), processes.size - 1)
     cut = _cut(processes, own, in_order)
-    if cut <= _FEW:
+    if cut <= _FEW or _has_hubs(processes, np.diff(own.indptr)):
         return np.asarray(in_order, dtype=np.int64)
     found = _by_petsc(processes, own)
     if found is None:
@@ -51,6 +53,14 @@ def partition(processes: Processes, own: csr_array[Any]) -> Longs:
     busiest = processes.total(np.bincount(found, weights=work, minlength=processes.size)).max() * processes.size / total
     better = busiest <= _UNEVEN and _cut(processes, own, found) < cut
     return np.asarray(found if better else in_order, dtype=np.int64)
+
+
+def _has_hubs(processes: Processes, degree: Longs) -> bool:
+    """Whether some nodes have many times the neighbours of others."""
+    count, ends, squares = (
+        processes.total(float(one)) for one in (len(degree), degree.sum(), np.square(degree, dtype=np.float64).sum())
+    )
+    return bool(squares * count > _HUBS * ends**2)
 
 
 def _cut(processes: Processes, own: csr_array[Any], homes: Longs) -> float:
