@@ -132,7 +132,7 @@ def public_split(lines: list[str]) -> None:
         "",
         "140 labels. Parameters by evidence and weak priors, integrated over. The default filter (Matérn, plain",
         "Laplacian) was picked among some forty combinations for its accuracy on the validation set, with that on the",
-        "test set in view: the ten random splits are the clean check. Evidence alone prefers the diffusion filter",
+        "test set in view: the random splits are the clean check. Evidence alone prefers the diffusion filter",
         "(0.80 to 0.81) or the normalised Laplacian (0.811). Seconds include",
         "eigenpairs and predictions at all nodes.",
         "",
