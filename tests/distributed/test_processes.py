@@ -254,3 +254,13 @@ def test_wrong_options_are_told_once(launch: Launch, tmp_path: Path) -> None:
     ended = launch(2, *command(tmp_path, tmp_path))  # a folder that is there
     assert ended.returncode != 0
     assert ended.stderr.count("already exists") == 1
+
+
+def test_graphs_are_partitioned_unless_they_have_hubs(launch: Launch) -> None:
+    """A grid whose nodes come in a random order is cut well; a star cannot be, and keeps its order."""
+    ended = launch(2, str(Path(__file__).parent / "partition_worker.py"))
+    assert ended.returncode == 0, ended.stderr
+    (cut, in_order), (_, star_in_order) = json.loads(ended.stdout).values()
+    assert cut < 0.1
+    assert not in_order
+    assert star_in_order

@@ -421,8 +421,8 @@ class GraphGPClassifier(ClassificationResults):
         if self._fit.integrated is not None:
             integrated = update_weights(problem, self.inference_, self._fit.integrated, fit.likelihood)
             fit = replace(fit, posterior=integrated.posterior, integrated=integrated)
-        kept_too = {"_temperature": self.temperature_}
-        return other._adopt(other._attributes(joined, fit, self.inference_reason_) | kept_too)
+        found = other._attributes(joined, fit, self.inference_reason_) | {"_temperature": self.temperature_}
+        return other._adopt(found)
 
     # ------------------------------------------------------------------ model files
     def _state(self) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def test_standard_errors_are_numbers_or_said_to_be_missing(monkeypatch: pytest.M
     assert np.isfinite(list(errors.values())).all()
     monkeypatch.setattr(MomentsEngine, "most_dense", 4_000)
     expected = gm.GraphGPRegressor(HUBS, SMOOTH, **options).fit(NODES, VALUES).standard_errors()
-    for name, error in expected.items():
+    for name, error in expected.items():  # from probes, and expected, beside the curvature at these data
         assert found[name] == pytest.approx(error, rel=0.35), name
 
 
