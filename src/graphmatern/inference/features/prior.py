@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FeaturePart", "JointPrior"]
 
-_KEPT_FEATURES = 2**25  # entries of smoothed features that are kept, over all that share products
+_KEPT_FEATURES = 2**27  # entries of smoothed features that are kept, over all that share products
 _KEPT_ENTRIES = 2**27  # of covariances between all nodes and those observed
 _AT_ONCE = 64
 _NODES_AT_ONCE = 512
