@@ -19,6 +19,7 @@ Everything comes from K at the observations, which any engine has.
 from __future__ import annotations
 
 import contextlib
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,8 @@ __all__ = [
 
 _CLEARLY = 0.8  # of the squared distance to a fixed point that may be left by an update
 _LEAST_PRECISION = 1e-30  # of a site, to divide by
+_SETTLED = 1e-9  # how exact the targets of sites are at the end, in standard deviations
+_FINER = 1e-2  # than the distance between sites and targets: what is wrong with these
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,12 +151,13 @@ def match_classes(
         Updates at most.
     """
     state = None
+    settled = max(_SETTLED, _FINER * math.sqrt(tolerance))
     if start is not None:
         with contextlib.suppress(NumericalError):
-            state = evaluate_classes(latent, observed, start)
+            state = evaluate_classes(latent, observed, start, settled)
     if state is None:
         nothing = np.zeros((observed.likelihood.n_latents, len(observed.y)))
-        state = evaluate_classes(latent, observed, Sites(nothing, nothing))
+        state = evaluate_classes(latent, observed, Sites(nothing, nothing), settled)
     memory, share, best = Extrapolation(), 1.0, state
     for count in range(max_iterations):
         size = _size(state)
@@ -164,9 +168,9 @@ def match_classes(
         found = None
         if guess is not None and (guess.second >= 0.0).all():
             with contextlib.suppress(NumericalError):
-                found = evaluate_classes(latent, observed, guess)
+                found = evaluate_classes(latent, observed, guess, settled)
         if found is None or _size(found) > _CLEARLY * size:
-            found = evaluate_classes(latent, observed, state.sites.towards(state.target, share))
+            found = evaluate_classes(latent, observed, state.sites.towards(state.target, share), settled)
             share = max(0.1, 0.5 * share) if _size(found) > size else min(1.0, 1.5 * share)
         state = found
     return replace(best, n_iterations=max_iterations)
@@ -176,8 +180,10 @@ def _size(state: ClassState) -> float:
     return 0.5 * float(state.distance @ state.distance)
 
 
-def evaluate_classes(latent: LatentField, observed: SiteLikelihood, sites: Sites) -> ClassState:
-    """Moments, targets and evidence of given factors.
+def evaluate_classes(
+    latent: LatentField, observed: SiteLikelihood, sites: Sites, settled: float = _SETTLED
+) -> ClassState:
+    """Moments, targets and evidence of given factors; targets are ``settled`` to so many standard deviations.
 
     Raises
     ------
@@ -193,7 +199,7 @@ def evaluate_classes(latent: LatentField, observed: SiteLikelihood, sites: Sites
     mean, covariance = posterior.mean, posterior.covariance
     cavity = class_cavities(mean, covariance, d, t)
     try:
-        conditions = _conditions(ahead, cavity.mean, cavity.covariance, (alpha, beta))
+        conditions = _conditions(ahead, cavity.mean, cavity.covariance, (alpha, beta), settled)
     except np.linalg.LinAlgError:
         raise NumericalError("the cavities of the labels are singular. Likely cause: extreme parameters.") from None
     # log ∫ cavity site df, for a site exp(vᵀf − ½ fᵀΠf): with Σ = (Σ₋⁻¹ + Π)⁻¹ the covariance of q.
@@ -260,10 +266,16 @@ def _compared(label: Longs, n_classes: int) -> tuple[Longs, Floats]:
     return others[label], ahead[label]
 
 
-def _conditions(ahead: Floats, mean: Floats, covariance: Floats, start: tuple[Floats, Floats] | None = None) -> Orthant:
+def _conditions(
+    ahead: Floats,
+    mean: Floats,
+    covariance: Floats,
+    start: tuple[Floats, Floats] | None = None,
+    settled: float = _SETTLED,
+) -> Orthant:
     """Factors of the differences, noise and all, for the processes at observations without their sites."""
     spread = ahead @ (covariance + np.eye(mean.shape[1])) @ ahead.transpose(0, 2, 1)
-    return orthant(_times(ahead, mean), spread, start)
+    return orthant(_times(ahead, mean), spread, start, settled)
 
 
 def _given_levels(label: Longs, others: Longs, alpha: Floats, beta: Floats, n_classes: int) -> tuple[Floats, Floats]:
