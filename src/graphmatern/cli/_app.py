@@ -10,48 +10,27 @@ from typing import Annotated
 
 import typer
 
-from graphmatern.cli._console import EXIT_CODES, Console, check_folder, reported
+from graphmatern.cli._console import EXIT_CODES, check_folder, reported
 from graphmatern.cli._help import FIT, INFO, PLACE, PREDICT, REPORT
 from graphmatern.cli._options import (
     AreaName,
     Areas,
-    Contiguity,
-    Covariate,
-    Covariates,
-    Debug,
-    Distance,
-    EdgeId,
-    Exposure,
-    Features,
-    Fraction,
-    Geometry,
+    ConsoleOptions,
     GraphFile,
     GraphOptions,
-    Json,
-    LargestComponent,
-    Length,
     LengthUnit,
     Level,
     Lines,
+    ModelFile,
     ModelOptions,
-    Nodes,
-    Parallel,
     Plot,
-    Quiet,
-    Road,
-    Seed,
-    Sensors,
-    SnapLimit,
-    Source,
-    Target,
     Threads,
     Title,
-    Tolerance,
-    Trials,
     Unit,
-    Weight,
+    ValueOptions,
     underscored,
 )
+from graphmatern.cli._spread import spread
 
 __all__ = ["app", "main"]
 
@@ -148,58 +127,31 @@ def benchmark(
 
 @app.command(help=INFO)
 @reported
+@spread
 def info(
     graph: GraphFile,
-    source: Source = None,
-    target: Target = None,
-    weight: Weight = None,
-    length: Length = None,
-    edge_id: EdgeId = None,
-    geometry: Geometry = None,
-    nodes: Nodes = None,
-    parallel: Parallel = "sum",
-    largest_component: LargestComponent = False,
-    sensors: Sensors = None,
-    area_name: AreaName = None,
-    contiguity: Contiguity = "queen",
-    tolerance: Tolerance = 0.0,
+    *,
+    options: GraphOptions,
     observations: Annotated[
         int | None, typer.Option(min=1, help="Number of values that a fit would have; up to 500 by default.")
     ] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    output: ConsoleOptions,
 ) -> None:
     """Describe a graph; see `INFO`."""
-    del debug
     from graphmatern.cli._info import run_info
 
-    options = GraphOptions(
-        graph,
-        source,
-        target,
-        weight,
-        length,
-        edge_id,
-        geometry,
-        nodes,
-        parallel,
-        largest_component,
-        sensors,
-        area_name=area_name,
-        contiguity=contiguity,
-        tolerance=tolerance,
-    )
-    run_info(options, Console(quiet=quiet, as_json=as_json), observations)
+    run_info(graph, options, output.console(), observations)
 
 
 @app.command(help=FIT)
 @reported
+@spread
 def fit(
     graph: GraphFile,
     values: Annotated[
         Path, typer.Argument(metavar="VALUES", help="Table of nodes and values (.csv .tsv .parquet .xlsx).")
     ],
+    *,
     out: Annotated[Path | None, typer.Option(help="Model file to write, usually ending in .gm.")] = None,
     predict: Annotated[
         Path | None,
@@ -215,143 +167,36 @@ def fit(
     unit: Unit = "",
     length_unit: LengthUnit = None,
     title: Title = None,
-    source: Source = None,
-    target: Target = None,
-    weight: Weight = None,
-    length: Length = None,
-    edge_id: EdgeId = None,
-    geometry: Geometry = None,
-    nodes: Nodes = None,
-    parallel: Parallel = "sum",
-    largest_component: LargestComponent = False,
-    sensors: Sensors = None,
+    options: GraphOptions,
     areas: Areas = None,
-    area_name: AreaName = None,
-    contiguity: Contiguity = "queen",
-    tolerance: Tolerance = 0.0,
-    node: Annotated[str | None, typer.Option(help="Column of VALUES with node names; guessed by default.")] = None,
-    value: Annotated[str | None, typer.Option(help="Column of VALUES with the values; guessed by default.")] = None,
-    noise_std: Annotated[
-        str | None, typer.Option("--noise-std", help="Column with the standard deviation of each value's error.")
-    ] = None,
-    road: Road = None,
-    distance: Distance = None,
-    fraction: Fraction = None,
-    snap_limit: SnapLimit = None,
+    columns: ValueOptions,
     ignore_unknown: Annotated[
         bool, typer.Option("--ignore-unknown", help="Leave out rows that name no node of the graph.")
     ] = False,
-    task: Annotated[str, typer.Option(help="regression, classification, or auto: numbers or not.")] = "auto",
-    kernel: Annotated[
-        str,
-        typer.Option(
-            help="matern, diffusion, random_walk, inverse_cosine; for areas bym2, icar or leroux.", callback=underscored
-        ),
-    ] = "matern",
-    nu: Annotated[
-        float | None, typer.Option(help="Smoothness of the Matérn kernel, held fixed; learned by default.")
-    ] = None,
-    lengthscale: Annotated[float | None, typer.Option(help="Lengthscale, held fixed; learned by default.")] = None,
-    laplacian: Annotated[str, typer.Option(help="plain, normalized, or auto: whichever the kernel needs.")] = "auto",
-    engine: Annotated[
-        str, typer.Option(help="auto, spectral, markov, moments, features, eigenvectors or inducing.")
-    ] = "auto",
-    eigenpairs: Annotated[int | None, typer.Option(min=1, help="Eigenpairs of the spectral engine.")] = None,
-    max_seconds: Annotated[
-        float | None,
-        typer.Option("--max-seconds", help="Longest predicted time of a fit; no limit by default."),
-    ] = None,
-    likelihood: Annotated[
-        str | None,
-        typer.Option(
-            help="For numbers gaussian, student_t or gamma (above 0); for counts poisson, negative_binomial, "
-            "zero_inflated_poisson or binomial (with --trials); for classes robustmax, softmax or bernoulli.",
-            callback=underscored,
-        ),
-    ] = None,
-    mean: Annotated[str, typer.Option(help="Mean of the process: constant or zero.")] = "constant",
-    covariates: Covariates = None,
-    features: Features = None,
-    covariate: Covariate = None,
-    exposure: Exposure = None,
-    trials: Trials = None,
-    integrate: Annotated[
-        bool | None,
-        typer.Option(
-            "--integrate/--no-integrate",
-            help="Integrate over the parameters, or plug in the best; by default integrate up to 2,000 values.",
-        ),
-    ] = None,
+    model: ModelOptions,
     holdout: Annotated[float, typer.Option(help="Share of the values to hold out and test predictions on.")] = 0.0,
     level: Level = 0.95,
-    seed: Seed = 0,
-    n_threads: Threads = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    output: ConsoleOptions,
 ) -> None:
     """Learn a model; see `FIT`."""
-    del debug
     if out is None and predict is None and plot is None and report is None and holdout == 0.0:
         raise typer.BadParameter(
             "say what to write: --out model.gm, --predict predictions.csv, --plot map.png or --report page.html"
         )
     from graphmatern.cli._fit import run_fit
     from graphmatern.cli._report import PageOptions
-    from graphmatern.io import ValueColumns
 
     run_fit(
-        GraphOptions(
-            graph,
-            source,
-            target,
-            weight,
-            length,
-            edge_id,
-            geometry,
-            nodes,
-            parallel,
-            largest_component,
-            sensors,
-            areas,
-            area_name,
-            contiguity,
-            tolerance,
-        ),
+        graph,
         values,
-        ValueColumns(
-            node,
-            value,
-            noise_std,
-            road,
-            distance,
-            fraction,
-            snap_limit,
-            exposure=exposure,
-            covariates=tuple(covariate or ()),
-            trials=trials,
-        ),
-        ModelOptions(
-            task,
-            kernel,
-            nu,
-            lengthscale,
-            laplacian,
-            engine,
-            eigenpairs,
-            likelihood,
-            mean,
-            covariates,
-            features,
-            n_threads,
-            seed,
-            max_seconds,
-            integrate,
-        ),
-        Console(quiet=quiet, as_json=as_json),
+        options,
+        columns.columns(),
+        model,
+        output.console(),
         out=out,
         predict=predict,
         plot=plot,
+        areas=areas,
         page=None if report is None else PageOptions(report, title, unit, length_unit, level),
         unit=unit,
         lines=lines,
@@ -363,8 +208,10 @@ def fit(
 
 @app.command(help=PREDICT)
 @reported
+@spread
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that `graphmatern fit` wrote.")],
+    model: ModelFile,
+    *,
     out: Annotated[
         Path | None,
         typer.Option(help="Predictions at every node: .csv, .tsv, .parquet, .geojson or .gpkg.", metavar="FILE"),
@@ -373,23 +220,22 @@ def predict(
     plot: Plot = None,
     level: Level = 0.95,
     n_threads: Threads = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    output: ConsoleOptions,
 ) -> None:
     """Predict from a model file; see `PREDICT`."""
-    del debug
     if out is None and plot is None:
         raise typer.BadParameter("say what to write: --out predictions.csv or --plot map.png")
     from graphmatern.cli._predict import run_predict
 
-    run_predict(model, out, plot, level, lines, n_threads, Console(quiet=quiet, as_json=as_json))
+    run_predict(model, out, plot, level, lines, n_threads, output.console())
 
 
 @app.command(help=REPORT)
 @reported
+@spread
 def report(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that `graphmatern fit` wrote.")],
+    model: ModelFile,
+    *,
     out: Annotated[Path, typer.Option(help="The page to write: .html.", metavar="FILE")] = Path("report.html"),
     title: Title = None,
     unit: Unit = "",
@@ -398,22 +244,21 @@ def report(
     area_name: AreaName = None,
     level: Level = 0.95,
     n_threads: Threads = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    output: ConsoleOptions,
 ) -> None:
     """Write an interactive page; see `REPORT`."""
-    del debug
     from graphmatern.cli._report import PageOptions, run_report
 
     page = PageOptions(out, title, unit, length_unit, level, areas, area_name)
-    run_report(model, page, n_threads, Console(quiet=quiet, as_json=as_json))
+    run_report(model, page, n_threads, output.console())
 
 
 @app.command(help=PLACE)
 @reported
+@spread
 def place(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that `graphmatern fit` wrote.")],
+    model: ModelFile,
+    *,
     n: Annotated[
         int | None,
         typer.Option("-n", "--number", min=1, help="How many; as many as the budget allows by default."),
@@ -442,18 +287,15 @@ def place(
         Path | None, typer.Option(help="Table of nodes that will be measured anyway.", metavar="FILE")
     ] = None,
     n_threads: Threads = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    output: ConsoleOptions,
 ) -> None:
     """Choose where to measure next; see `PLACE`."""
-    del debug
     if n is None and budget is None:
         raise typer.BadParameter("say how many: -n 20, or what they may cost: --budget 100")
     from graphmatern.cli._place import PlaceOptions, run_place
 
     options = PlaceOptions(n, criterion, candidates, costs, budget, existing)
-    run_place(model, options, Console(quiet=quiet, as_json=as_json), out=out, plot=plot, n_threads=n_threads)
+    run_place(model, options, output.console(), out=out, plot=plot, n_threads=n_threads)
 
 
 def main() -> None:

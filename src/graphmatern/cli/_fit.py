@@ -34,8 +34,9 @@ _START_LENGTHSCALE = 5.0  # in edges: neither one node nor the whole graph
 
 
 def run_fit(
-    graph: GraphOptions,
+    graph: Path,
     values: Path,
+    options: GraphOptions,
     columns: ValueColumns,
     model: ModelOptions,
     console: Console,
@@ -43,6 +44,7 @@ def run_fit(
     out: Path | None,
     predict: Path | None,
     plot: Path | None,
+    areas: Path | None,
     page: PageOptions | None,
     unit: str,
     lines: bool,
@@ -57,7 +59,7 @@ def run_fit(
     _check(model, columns, holdout)
     with console.listening(), console.steps(4) as begin, limited_threads(model.n_threads):
         begin("reading the graph")
-        reading = load_graph(graph, console, columns)
+        reading = load_graph(graph, options, console, columns, areas)
         begin("reading the values")
         texts = {"auto": None, "regression": False, "classification": True}[model.task]
         counts = model.likelihood in _COUNTS

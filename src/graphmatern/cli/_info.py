@@ -12,6 +12,8 @@ from graphmatern.cli._reading import load_graph
 from graphmatern.sparse import available_memory, format_bytes
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from graphmatern.cli._console import Console
     from graphmatern.cli._options import GraphOptions
     from graphmatern.graph import Graph
@@ -23,11 +25,13 @@ _OBSERVATIONS = 500  # values that a fit is predicted for, unless told how many
 _PATIENCE = 600.0  # seconds of a fit, beyond which there should be a better way
 
 
-def run_info(options: GraphOptions, console: Console, observations: int | None = None) -> None:
+def run_info(path: Path, options: GraphOptions, console: Console, observations: int | None = None) -> None:
     """Describe a graph.
 
     Parameters
     ----------
+    path : Path
+        Its file.
     options : GraphOptions
         How it is read.
     console : Console
@@ -37,7 +41,7 @@ def run_info(options: GraphOptions, console: Console, observations: int | None =
     """
     with console.listening(), console.steps(2) as begin:
         begin("reading the graph")
-        graph = load_graph(options, console).graph
+        graph = load_graph(path, options, console).graph
         begin("predicting costs")
         count = min(graph.n_nodes, _OBSERVATIONS) if observations is None else observations
         costs, choice = _predictions(graph, count)

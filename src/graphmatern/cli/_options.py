@@ -1,43 +1,34 @@
-"""Options that several commands share, and the values they carry."""
+"""Options that several commands share, and groups of options that belong together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from graphmatern.cli._console import Console
+
+if TYPE_CHECKING:
+    from graphmatern.io import ValueColumns
+
 __all__ = [
-    "Contiguity",
-    "Covariate",
-    "Covariates",
-    "Debug",
-    "Distance",
-    "EdgeId",
-    "Exposure",
-    "Fraction",
-    "Geometry",
+    "AreaName",
+    "Areas",
+    "ConsoleOptions",
     "GraphFile",
     "GraphOptions",
-    "Json",
-    "LargestComponent",
-    "Length",
+    "LengthUnit",
     "Level",
+    "Lines",
+    "ModelFile",
     "ModelOptions",
-    "Nodes",
-    "Parallel",
     "Plot",
-    "Quiet",
-    "Road",
-    "Seed",
-    "Sensors",
-    "Source",
-    "Target",
     "Threads",
-    "Tolerance",
-    "Trials",
-    "Weight",
+    "Title",
+    "Unit",
+    "ValueOptions",
     "underscored",
 ]
 
@@ -55,52 +46,9 @@ GraphFile = Annotated[
         "(.geojson), matrix (.mtx .npz).",
     ),
 ]
-Source = Annotated[str | None, typer.Option(help="Column with one end of an edge; guessed by default.")]
-Target = Annotated[str | None, typer.Option(help="Column with the other end of an edge.")]
-Weight = Annotated[str | None, typer.Option(help="Column of edge weights.")]
-Length = Annotated[str | None, typer.Option(help="Column of edge lengths; weight = mean length / length.")]
-EdgeId = Annotated[str | None, typer.Option("--edge-id", help="Column of edge names, for values on roads.")]
-Geometry = Annotated[str | None, typer.Option(help="Column of WKT lines.")]
-Nodes = Annotated[
-    Path | None, typer.Option(help="Table of nodes: names, and longitude and latitude (or x and y) where known.")
-]
-Parallel = Annotated[
-    str,
-    typer.Option(
-        help="Several edges between two nodes: sum, mean_length, first or error.", metavar="RULE", callback=underscored
-    ),
-]
-LargestComponent = Annotated[bool, typer.Option("--largest-component", help="Keep the largest connected part only.")]
-Sensors = Annotated[
-    Path | None, typer.Option(help="Table of sensors on roads (name, road, distance), inserted as nodes.")
-]
-Road = Annotated[str | None, typer.Option(help="Column with the edge name of values that lie on edges.")]
-Distance = Annotated[str | None, typer.Option(help="Column with the distance from the edge's source.")]
-Fraction = Annotated[str | None, typer.Option(help="Column with the share of the edge, instead of the distance.")]
-Covariates = Annotated[
-    str | None, typer.Option(help="Columns of the table of nodes that the mean depends on, joined by commas.")
-]
-Features = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Table of what is known at every node: node names first, then numbers."),
-]
-Covariate = Annotated[
-    list[str] | None,
-    typer.Option("--covariate", metavar="COLUMN", help="Column of VALUES that the mean depends on; may be repeated."),
-]
-Exposure = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="Column of VALUES with the exposure of each count, such as expected cases."),
-]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that `graphmatern fit` wrote.")]
 Level = Annotated[float, typer.Option(help="Probability of the intervals.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw a map: .png, .pdf or .svg.", metavar="FILE")]
-SnapLimit = Annotated[
-    float | None,
-    typer.Option(
-        "--snap-limit",
-        help="How far values with coordinates may lie from the nearest road, in m for degrees; half a road by default.",
-    ),
-]
 Lines = Annotated[bool, typer.Option("--lines", help="In GeoJSON, write a line per edge, not a point per node.")]
 Unit = Annotated[str, typer.Option(help="Unit of the values, such as mph, for maps and pages.")]
 LengthUnit = Annotated[str | None, typer.Option("--length-unit", help="Unit of the edges' lengths, such as m.")]
@@ -111,59 +59,151 @@ Areas = Annotated[
 AreaName = Annotated[
     str | None, typer.Option("--area-name", help="Property of the areas with the node names; guessed by default.")
 ]
-Contiguity = Annotated[
-    str, typer.Option(help="Areas are neighbours that share a point (queen) or a line (rook).", metavar="RULE")
-]
-Tolerance = Annotated[
-    float, typer.Option(help="Width of gaps between the outlines of neighbours, in the unit of their coordinates.")
-]
-Trials = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column of VALUES with the number of trials of binomial counts.")
-]
-Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Threads = Annotated[int | None, typer.Option("--n-threads", min=1, help="Threads to use; all by default.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+@dataclass(frozen=True)
+class ConsoleOptions:
+    """What a command prints."""
+
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
+
+    def console(self) -> Console:
+        """The console that prints it."""
+        return Console(quiet=self.quiet, as_json=self.as_json)
 
 
 @dataclass(frozen=True)
 class GraphOptions:
     """How a graph is read."""
 
-    path: Path
-    source: str | None = None
-    target: str | None = None
-    weight: str | None = None
-    length: str | None = None
-    edge_id: str | None = None
-    geometry: str | None = None
-    nodes: Path | None = None
-    parallel: str = "sum"
-    largest_component: bool = False
-    sensors: Path | None = None
-    areas: Path | None = None
-    area_name: str | None = None
-    contiguity: str = "queen"
-    tolerance: float = 0.0
+    source: Annotated[str | None, typer.Option(help="Column with one end of an edge; guessed by default.")] = None
+    target: Annotated[str | None, typer.Option(help="Column with the other end of an edge.")] = None
+    weight: Annotated[str | None, typer.Option(help="Column of edge weights.")] = None
+    length: Annotated[str | None, typer.Option(help="Column of edge lengths; weight = mean length / length.")] = None
+    edge_id: Annotated[str | None, typer.Option("--edge-id", help="Column of edge names, for values on roads.")] = None
+    geometry: Annotated[str | None, typer.Option(help="Column of WKT lines.")] = None
+    nodes: Annotated[
+        Path | None, typer.Option(help="Table of nodes: names, and longitude and latitude (or x and y) where known.")
+    ] = None
+    parallel: Annotated[
+        str,
+        typer.Option(
+            help="Several edges between two nodes: sum, mean_length, first or error.",
+            metavar="RULE",
+            callback=underscored,
+        ),
+    ] = "sum"
+    largest_component: Annotated[
+        bool, typer.Option("--largest-component", help="Keep the largest connected part only.")
+    ] = False
+    sensors: Annotated[
+        Path | None, typer.Option(help="Table of sensors on roads (name, road, distance), inserted as nodes.")
+    ] = None
+    area_name: AreaName = None
+    contiguity: Annotated[
+        str, typer.Option(help="Areas are neighbours that share a point (queen) or a line (rook).", metavar="RULE")
+    ] = "queen"
+    tolerance: Annotated[
+        float, typer.Option(help="Width of gaps between the outlines of neighbours, in the unit of their coordinates.")
+    ] = 0.0
+
+
+@dataclass(frozen=True)
+class ValueOptions:
+    """Which columns of a table of values say what."""
+
+    node: Annotated[str | None, typer.Option(help="Column of VALUES with node names; guessed by default.")] = None
+    value: Annotated[str | None, typer.Option(help="Column of VALUES with the values; guessed by default.")] = None
+    noise: Annotated[
+        str | None, typer.Option("--noise-std", help="Column with the standard deviation of each value's error.")
+    ] = None
+    road: Annotated[str | None, typer.Option(help="Column with the edge name of values that lie on edges.")] = None
+    distance: Annotated[str | None, typer.Option(help="Column with the distance from the edge's source.")] = None
+    fraction: Annotated[
+        str | None, typer.Option(help="Column with the share of the edge, instead of the distance.")
+    ] = None
+    snap_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--snap-limit",
+            help="How far values with coordinates may lie from the nearest road, in m for degrees; half a road by "
+            "default.",
+        ),
+    ] = None
+    exposure: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column of VALUES with the exposure of each count, such as expected cases."
+        ),
+    ] = None
+    covariate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--covariate", metavar="COLUMN", help="Column of VALUES that the mean depends on; may be repeated."
+        ),
+    ] = None
+    trials: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of VALUES with the number of trials of binomial counts."),
+    ] = None
+
+    def columns(self) -> ValueColumns:
+        """The same, as files are read by."""
+        from graphmatern.io import ValueColumns
+
+        given = dict(vars(self))
+        return ValueColumns(covariates=tuple(given.pop("covariate") or ()), **given)
 
 
 @dataclass(frozen=True)
 class ModelOptions:
     """What is fitted."""
 
-    task: str = "auto"
-    kernel: str = "matern"
-    nu: float | None = None
-    lengthscale: float | None = None
-    laplacian: str = "auto"
-    engine: str = "auto"
-    eigenpairs: int | None = None
-    likelihood: str | None = None
-    mean: str = "constant"
-    covariates: str | None = None
-    features: Path | None = None
-    n_threads: int | None = None
-    seed: int = 0
-    max_seconds: float | None = None
-    integrate: bool | None = None
+    task: Annotated[str, typer.Option(help="regression, classification, or auto: numbers or not.")] = "auto"
+    kernel: Annotated[
+        str,
+        typer.Option(
+            help="matern, diffusion, random_walk, inverse_cosine; for areas bym2, icar or leroux.", callback=underscored
+        ),
+    ] = "matern"
+    nu: Annotated[
+        float | None, typer.Option(help="Smoothness of the Matérn kernel, held fixed; learned by default.")
+    ] = None
+    lengthscale: Annotated[float | None, typer.Option(help="Lengthscale, held fixed; learned by default.")] = None
+    laplacian: Annotated[str, typer.Option(help="plain, normalized, or auto: whichever the kernel needs.")] = "auto"
+    engine: Annotated[
+        str, typer.Option(help="auto, spectral, markov, moments, features, eigenvectors or inducing.")
+    ] = "auto"
+    eigenpairs: Annotated[int | None, typer.Option(min=1, help="Eigenpairs of the spectral engine.")] = None
+    max_seconds: Annotated[
+        float | None,
+        typer.Option("--max-seconds", help="Longest predicted time of a fit; no limit by default."),
+    ] = None
+    likelihood: Annotated[
+        str | None,
+        typer.Option(
+            help="For numbers gaussian, student_t or gamma (above 0); for counts poisson, negative_binomial, "
+            "zero_inflated_poisson or binomial (with --trials); for classes robustmax, softmax or bernoulli.",
+            callback=underscored,
+        ),
+    ] = None
+    mean: Annotated[str, typer.Option(help="Mean of the process: constant or zero.")] = "constant"
+    covariates: Annotated[
+        str | None, typer.Option(help="Columns of the table of nodes that the mean depends on, joined by commas.")
+    ] = None
+    features: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Table of what is known at every node: node names first, then numbers."),
+    ] = None
+    integrate: Annotated[
+        bool | None,
+        typer.Option(
+            "--integrate/--no-integrate",
+            help="Integrate over the parameters, or plug in the best; by default integrate up to 2,000 values.",
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0
+    n_threads: Threads = None

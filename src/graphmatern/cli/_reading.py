@@ -9,6 +9,7 @@ from graphmatern.io import GraphReading, ValueColumns, insert_sensors, read_grap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from graphmatern.cli._console import Console
     from graphmatern.cli._options import GraphOptions
@@ -16,10 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["limited_threads", "load_graph"]
 
 
-def load_graph(options: GraphOptions, console: Console, points: ValueColumns | None = None) -> GraphReading:
+def load_graph(
+    path: Path,
+    options: GraphOptions,
+    console: Console,
+    points: ValueColumns | None = None,
+    areas: Path | None = None,
+) -> GraphReading:
     """Read a graph, insert its sensors, and say what was guessed."""
     reading = read_graph(
-        options.path,
+        path,
         source=options.source,
         target=options.target,
         weight=options.weight,
@@ -32,9 +39,9 @@ def load_graph(options: GraphOptions, console: Console, points: ValueColumns | N
         contiguity=options.contiguity,
         tolerance=options.tolerance,
     )
-    if options.areas is not None:
-        reading.graph = reading.graph.with_areas(options.areas, options.area_name)
-    console.say(f"{options.path.name}: {reading.graph.n_nodes:,} nodes, {reading.graph.n_edges:,} edges")
+    if areas is not None:
+        reading.graph = reading.graph.with_areas(areas, options.area_name)
+    console.say(f"{path.name}: {reading.graph.n_nodes:,} nodes, {reading.graph.n_edges:,} edges")
     for note in reading.notes:
         console.note(note)
     if options.sensors is not None:

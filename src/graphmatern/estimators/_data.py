@@ -207,15 +207,36 @@ def read_observations(
     return TrainingData(codes[kept], values[kept], variances, exposures, *beside)
 
 
-def join_observations(one: TrainingData, other: TrainingData) -> TrainingData:
-    """Put two sets of observations together; where only one has exposures, those of the other are 1."""
+def join_observations(had: TrainingData, more: TrainingData, subject: str) -> TrainingData:
+    """Put two sets of observations together; where only one has exposures, those of the other are 1.
+
+    Parameters
+    ----------
+    had, more : TrainingData
+        What `fit` was given, and what comes on top.
+    subject : str
+        What did not happen, if the two do not fit together.
+    """
+    faults = FaultList(subject, TableError)
+    if more.y.shape[1] != had.y.shape[1]:
+        rule = f"must have as many replicates as before, {had.y.shape[1]}"
+        faults.add("y", rule, str(more.y.shape[1]), "Use NaN for what was not observed.")
+    if (more.noise is None) != (had.noise is None):
+        rule = "must be given if, and only if, it was given to `fit`"
+        received = "none" if more.noise is None else "some"
+        faults.add("noise_variance", rule, received, "Or fit again with all data.")
+    if more.covariate_names != had.covariate_names:
+        rule = f"must be those of `fit`: {', '.join(had.covariate_names or []) or 'none'}"
+        received = ", ".join(more.covariate_names or []) or "none"
+        faults.add("covariates", rule, received, "In the same order; or fit again with all data.")
+    faults.raise_if_any()
     exposure = None
-    if one.exposure is not None or other.exposure is not None:
-        exposure = np.concatenate([np.ones(len(x.nodes)) if x.exposure is None else x.exposure for x in (one, other)])
-    noise = None if one.noise is None or other.noise is None else np.concatenate([one.noise, other.noise])
-    own = None if one.covariates is None or other.covariates is None else np.vstack([one.covariates, other.covariates])
-    nodes, y = np.concatenate([one.nodes, other.nodes]), np.vstack([one.y, other.y])
-    return TrainingData(nodes, y, noise, exposure, own, one.covariate_names)
+    if had.exposure is not None or more.exposure is not None:
+        exposure = np.concatenate([np.ones(len(x.nodes)) if x.exposure is None else x.exposure for x in (had, more)])
+    noise = None if had.noise is None or more.noise is None else np.concatenate([had.noise, more.noise])
+    own = None if had.covariates is None or more.covariates is None else np.vstack([had.covariates, more.covariates])
+    nodes, y = np.concatenate([had.nodes, more.nodes]), np.vstack([had.y, more.y])
+    return TrainingData(nodes, y, noise, exposure, own, had.covariate_names)
 
 
 def _values(y: Any) -> tuple[Floats, NDArray[np.bool_]]:

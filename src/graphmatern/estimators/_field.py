@@ -12,7 +12,7 @@ from graphmatern.errors import KernelError
 from graphmatern.estimators._base import normalisation, reached_by
 from graphmatern.estimators._covariates import read_covariates
 from graphmatern.estimators._field_data import FieldData, read_field
-from graphmatern.estimators._field_results import FieldResults
+from graphmatern.estimators._field_scores import FieldScores
 from graphmatern.estimators._files import FIELD_ENGINES, spectrum_from_state, spectrum_state
 from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
 from graphmatern.estimators._options import check_options, documented, rules_of, search_of, uses_normalized
@@ -47,7 +47,7 @@ _MOST_ITERATIONS = 1000  # of conjugate gradients and Lanczos
 
 
 @documented
-class GraphFieldRegressor(FieldResults):
+class GraphFieldRegressor(FieldScores):
     """Gaussian process regression on a graph over time: values at some nodes and times in, at all of them out.
 
     The covariance of two cells is that of their times times that of their nodes, k(t, t′) k(i, i′), plus noise.

@@ -1,4 +1,4 @@
-"""Results of a fitted field: predictions, forecasts, filled-in tables, samples, scores, pictures."""
+"""Results of a fitted field: predictions, forecasts, filled-in tables, samples, pictures."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from graphmatern._validation import FaultList, check_whole, random_generator
 from graphmatern.errors import TableError
 from graphmatern.estimators._base import GraphEstimator
 from graphmatern.estimators._data import read_thresholds
-from graphmatern.estimators._field_data import read_field
 from graphmatern.estimators._report import field_content
 from graphmatern.inference.field import median_gap
-from graphmatern.metrics import half_width, regression_report
+from graphmatern.metrics import half_width
 from graphmatern.plotting import colour_limits, plot_prediction, plot_series
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from graphmatern.estimators._covariates import Covariates
     from graphmatern.estimators._field_data import FieldData
@@ -318,90 +317,7 @@ class FieldResults(GraphEstimator):
         draws = self.posterior_.sample(n_samples, self._axis.numbers(stamps), places, rng)
         return np.asarray(self.y_mean_ + self.y_scale_ * draws)
 
-    # ------------------------------------------------------------------ scores and pictures
-    def loo(self, n_cells: int | None = None, random_state: Any = 0) -> pd.DataFrame:
-        """Leave-one-out predictions of observed cells, in closed form, the parameters kept.
-
-        Parameters
-        ----------
-        n_cells : int, optional
-            How many cells at most, chosen at random; all by default.
-        random_state : int or Generator, optional
-            Seed of that choice.
-
-        Returns
-        -------
-        DataFrame
-            One row per cell: time, node, y, mean, std (of the observation given all others), log_density and pit (the
-            probability of less than y: uniform where the model is calibrated).
-        """
-        self._require_fit()
-        faults = FaultList("nothing was left out", TableError)
-        if n_cells is not None:
-            check_whole("n_cells", n_cells, faults, minimum=1, remedy="Leave it out for all of them.")
-        faults.raise_if_any()
-        rows, columns = self._data.cells()
-        if n_cells is not None and n_cells < len(rows):
-            rng = random_generator(random_state, TableError)
-            chosen = np.sort(rng.permutation(len(rows))[:n_cells])
-            rows, columns = rows[chosen], columns[chosen]
-        y = self._data.y[rows, columns]
-        names, stamps = self.graph.nodes[self._data.nodes[columns]], self.times_[rows]
-        mean, std = self.predict(names, stamps, return_std=True)
-        noise = self.noise_ * self.y_scale_**2
-        # Dividing the observation's own term out of the posterior leaves this share of what it did not explain.
-        left = np.maximum(1.0 - std**2 / noise, 1e-12)
-        without, spread = y - (y - mean) / left, np.sqrt(noise / left)
-        z = (y - without) / spread
-        return pd.DataFrame(
-            {
-                "time": stamps,
-                "node": np.asarray(names),
-                "y": y,
-                "mean": without,
-                "std": spread,
-                "log_density": -0.5 * z**2 - np.log(spread) - 0.5 * np.log(2.0 * np.pi),
-                "pit": ndtr(z),
-            }
-        )
-
-    def evaluate(
-        self,
-        data: Any,
-        times: Any = None,
-        y: ArrayLike | None = None,
-        *,
-        node: str = "node",
-        time: str = "time",
-        value: str = "value",
-    ) -> dict[str, float]:
-        """Score predictions of new observations: RMSE, R², NLPD, CRPS and coverage.
-
-        Parameters
-        ----------
-        data, times, y, node, time, value
-            True values, as in `fit`.
-
-        Returns
-        -------
-        dict
-            See `metrics.regression_report`.
-        """
-        self._require_fit()
-        held_back = read_field(self.graph, data, times, y, node=node, time=time, value=value)
-        rows, columns = held_back.cells()
-        where = self._pairs(self.graph.nodes[held_back.nodes[columns]], held_back.times[rows])
-        marginals, y = self._marginals(*where, observation=True), held_back.y[rows, columns]
-        scores = regression_report(y, *self._in_user_units(marginals))
-        if self._fit.integrated is not None:  # predictions are not normal
-            unit = (y - self.y_mean_) / self.y_scale_
-            scores["nlpd"] = float(np.log(self.y_scale_) - marginals.log_density(unit).mean())
-            scores["crps"] = self.y_scale_ * float(marginals.crps(unit).mean())
-            for percent in (50, 90, 95):
-                low, high = self._interval(marginals, percent / 100)
-                scores[f"coverage_{percent}"] = float(((low <= y) & (y <= high)).mean())
-        return scores
-
+    # ------------------------------------------------------------------ pictures and words
     def _limits(self) -> tuple[float, float]:
         """Values at the ends of the colour bars of all pictures of this field: those of the observations."""
         return colour_limits(self._data.y)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -10,41 +9,36 @@ import numpy as np
 
 from graphmatern._validation import FaultList, check_positive, note_choice, note_flag
 from graphmatern.design import of_prior
-from graphmatern.errors import KernelError, TableError
+from graphmatern.errors import KernelError
 from graphmatern.estimators._area_results import AreaResults
-from graphmatern.estimators._base import normalisation, reached_by
-from graphmatern.estimators._covariates import read_covariates
+from graphmatern.estimators._base import reached_by
 from graphmatern.estimators._data import TrainingData, join_observations, read_observations
-from graphmatern.estimators._features import read_features
 from graphmatern.estimators._files import SPECTRAL_ENGINES, spectrum_from_state, spectrum_state
 from graphmatern.estimators._hyperparameters import integrated_from_state, integrated_state
-from graphmatern.estimators._options import check_options, device_of, documented, rules_of, search_of, uses_normalized
+from graphmatern.estimators._options import check_options, device_of, documented, rules_of, uses_normalized
+from graphmatern.estimators._regression_problem import (
+    LIKELIHOODS,
+    check_trials,
+    covariates_of,
+    effect_precision,
+    likelihood_of,
+    problem_of,
+    scale_of,
+)
 from graphmatern.estimators._results import noise_of
 from graphmatern.estimators._scores import RegressionScores
 from graphmatern.inference import (
     ENGINES,
     Known,
-    Observations,
     Optimum,
     PriorsAndBounds,
-    Problem,
     Search,
     eigenpairs_used,
     learn,
     update_weights,
     with_default_priors,
 )
-from graphmatern.likelihoods import (
-    Binomial,
-    Counts,
-    GammaNoise,
-    Gaussian,
-    NegativeBinomial,
-    Numeric,
-    Poisson,
-    StudentT,
-    ZeroInflatedPoisson,
-)
+from graphmatern.likelihoods import Gaussian, Numeric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,23 +46,12 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from graphmatern.design import Measurable
-    from graphmatern.estimators._covariates import Covariates
     from graphmatern.graph import Graph
     from graphmatern.inference import Fit, Prior
     from graphmatern.kernels import Kernel
 
 __all__ = ["GraphGPRegressor"]
 
-_LIKELIHOODS: dict[str, type[Numeric]] = {
-    "gaussian": Gaussian,
-    "student_t": StudentT,
-    "poisson": Poisson,
-    "negative_binomial": NegativeBinomial,
-    "zero_inflated_poisson": ZeroInflatedPoisson,
-    "binomial": Binomial,
-    "gamma": GammaNoise,
-}
-_EFFECT_PRECISION = 0.01  # of coefficients where a flat prior could be improper: a standard deviation of 10
 _PINNED = 1e14  # of a constant mean that is known
 
 
@@ -267,19 +250,10 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         """
         self._check_options()
         data = read_observations(self.graph, nodes, y, noise_variance, exposure, trials, covariates)
-        self._check_trials(trials)
+        check_trials(self, trials)
         self._adopt(self._learn(data))
         self._warn_of_trouble()
         return self
-
-    def _check_trials(self, trials: Any) -> None:
-        """Refuse trials without a binomial likelihood, and vice versa."""
-        binomial = self.likelihood == "binomial" or isinstance(self.likelihood, Binomial)
-        if binomial == (trials is None):
-            faults = FaultList("nothing was fitted", TableError)
-            rule = "must be given if, and only if, the likelihood is binomial"
-            received = f"{'none' if trials is None else 'some'} for likelihood={self.likelihood!r}"
-            raise faults.raise_now("trials", rule, received, "Pass the number of trials of each value.")
 
     def _check_options(self) -> None:
         faults = FaultList("nothing was fitted", KernelError)
@@ -287,94 +261,17 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         note_choice("mean", self.mean, ("constant", "zero"), faults)
         note_flag("normalize_y", self.normalize_y, faults)
         if not isinstance(self.likelihood, Numeric):
-            note_choice("likelihood", self.likelihood, tuple(_LIKELIHOODS), faults)
+            note_choice("likelihood", self.likelihood, tuple(LIKELIHOODS), faults)
         if self.noise is not None:
             check_positive("noise", self.noise, faults, remedy="Leave it out for a value from the data.")
         held = self.likelihood.fixed if isinstance(self.likelihood, Numeric) else ()
         check_options(self, ["noise", "scale", "df", "dispersion", "zeros"], faults, held)
 
-    def _make_likelihood(self, data: TrainingData) -> Numeric:
-        """The likelihood with its starting values, checked against the data."""
-        if isinstance(self.likelihood, Numeric):
-            likelihood = copy.deepcopy(self.likelihood)
-        else:
-            likelihood = _LIKELIHOODS[self.likelihood]()
-            if self.noise is not None and isinstance(likelihood, Gaussian):
-                likelihood.noise = float(self.noise)
-            if self.noise is not None and isinstance(likelihood, StudentT):
-                likelihood.scale = float(np.sqrt(self.noise))
-        faults = FaultList("nothing was fitted", TableError)
-        if data.exposure is not None and not isinstance(likelihood, Counts):
-            faults.add("exposure", "must be left out unless `y` holds counts", "some", "Use likelihood='poisson'.")
-        likelihood.note_faults(data.y, faults)
-        if data.noise is not None:
-            if not likelihood.gaussian:
-                rule = f"must be left out for likelihood={self.likelihood!r}"
-                faults.add("noise_variance", rule, "some", "Use Gaussian noise.")
-            likelihood = Gaussian(1.0, fixed=("noise",))
-        faults.raise_if_any()
-        return likelihood
-
-    def _problem(self, data: TrainingData, scale: tuple[float, float], level: float, **options: Any) -> Problem:
-        """What is to be learned, in normalised units."""
-        y_mean, y_scale = scale
-        likelihood = options.pop("likelihood", None) or self._make_likelihood(data)
-        covariates = self._read_covariates(data, y_scale)
-        covariates.check(data.nodes, data.covariates)
-        offset = level if data.exposure is None else level + np.log(data.exposure)
-        observations = Observations(
-            data.nodes,
-            (data.y - y_mean) / y_scale,
-            covariates.design,
-            None if data.noise is None else data.noise / y_scale / y_scale,
-            np.broadcast_to(offset, data.nodes.shape),
-            covariates.design_of(data.nodes, data.covariates),
-        )
-        return Problem(
-            **{
-                "graph": self.graph,
-                "kernel": self.kernel,
-                "likelihood": likelihood,
-                "observations": observations,
-                "normalized": uses_normalized(self),
-                "rules": rules_of(self),
-                "search": search_of(self),
-                "n_eigenpairs": self.n_eigenpairs,
-                "relative_error": self.relative_error,
-                "n_threads": self.n_threads,
-                "device": device_of(self),
-                "dtype": self.dtype,
-                "max_seconds": self.max_seconds,
-                "effect_precision": covariates.precision(0.0 if likelihood.gaussian else _EFFECT_PRECISION),
-                "integrate": self.integrate,
-                "features": read_features(self.graph, self.features),
-                **options,
-            }
-        )
-
-    def _read_covariates(self, data: TrainingData, y_scale: float) -> Covariates:
-        options: dict[str, Any] = {"constant": self.mean == "constant", "priors": self.priors}
-        return read_covariates(self.graph, self.covariates, **options, y_scale=y_scale, own=data.own)
-
-    def _scale(self, data: TrainingData, likelihood: Numeric) -> tuple[tuple[float, float], float]:
-        """Mean and scale of the values, and a level around which the constant mean of counts is expected."""
-        observed = ~np.isnan(data.y)
-        if not likelihood.in_own_units:
-            if not self.normalize_y:
-                return (0.0, 1.0), 0.0
-            return normalisation(data.y[observed], robust=likelihood.expects_outliers), 0.0
-        if self._read_covariates(data, 1.0).placed:
-            return (0.0, 1.0), 0.0
-        exposure = np.ones(len(data.y)) if data.exposure is None else data.exposure
-        if self.mean != "constant":
-            return (0.0, 1.0), 0.0
-        return (0.0, 1.0), likelihood.typical_latent(data.y[observed], (observed * exposure[:, None])[observed])
-
     def _learn(self, data: TrainingData) -> dict[str, Any]:
         """Learn from data; returns every fitted attribute."""
-        likelihood = self._make_likelihood(data)
-        scale, level = self._scale(data, likelihood)
-        problem = self._problem(data, scale, level, likelihood=likelihood)
+        likelihood = likelihood_of(self, data)
+        scale, level = scale_of(self, data, likelihood)
+        problem = problem_of(self, data, scale, level, likelihood=likelihood)
         return self._attributes(data, scale, level, learn(problem, self.engine))
 
     def _attributes(
@@ -384,12 +281,12 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         noise = noise_of(fit.likelihood)
         if data.noise is not None:  # new observations are as noisy as those seen, on average
             fit.posterior.likelihood = Gaussian(noise * float(data.noise.mean()) / scale[1] / scale[1])
-        lost, covariates = fit.report.get("prior_loss"), self._read_covariates(data, scale[1])
+        lost, covariates = fit.report.get("prior_loss"), covariates_of(self, data, scale[1])
         return {
             "_data": data,
             "_fit": fit,
             "_level": level,
-            "_effect_precision": covariates.precision(0.0 if fit.likelihood.gaussian else _EFFECT_PRECISION),
+            "_effect_precision": effect_precision(covariates, fit.likelihood),
             "_covariates": covariates,
             "y_mean_": scale[0],
             "y_scale_": scale[1],
@@ -443,14 +340,14 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             "settings": {"inducing": state.get("inducing"), "n_fields": state.get("n_fields")},
             "normalized": state.get("normalized", uses_normalized(self)),
         }
-        problem = self._problem(data, scale, level, **options)
+        problem = problem_of(self, data, scale, level, **options)
         if "effect_precision" in state:
             problem = replace(problem, effect_precision=state["effect_precision"])
         elif state.get("sites") is not None and self.mean == "constant":
             # Of a file in which the constant mean was a parameter of its own, the last, and not integrated out.
             level = float(optimum.position[-1])
             optimum = replace(optimum, position=optimum.position[:-1], gradient=optimum.gradient[:-1])
-            problem = self._problem(data, scale, level, **options)
+            problem = problem_of(self, data, scale, level, **options)
             problem = replace(problem, effect_precision=_PINNED)
         integrated = integrated_from_state(state.get("integrated"))
         known = Known(optimum, None if problem.likelihood.gaussian else state["sites"], integrated)
@@ -500,23 +397,10 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         """
         self._require_fit()
         subject = "nothing was added"
-        self._check_trials(trials)
+        check_trials(self, trials)
         had = self._data
         more = read_observations(self.graph, nodes, y, noise_variance, exposure, trials, covariates, subject=subject)
-        faults = FaultList(subject, TableError)
-        if more.y.shape[1] != had.y.shape[1]:
-            rule = f"must have as many replicates as before, {had.y.shape[1]}"
-            faults.add("y", rule, str(more.y.shape[1]), "Use NaN for what was not observed.")
-        if (more.noise is None) != (had.noise is None):
-            rule = "must be given if, and only if, it was given to `fit`"
-            received = "none" if more.noise is None else "some"
-            faults.add("noise_variance", rule, received, "Or fit again with all data.")
-        if more.covariate_names != had.covariate_names:
-            rule = f"must be those of `fit`: {', '.join(had.covariate_names or []) or 'none'}"
-            received = ", ".join(more.covariate_names or []) or "none"
-            faults.add("covariates", rule, received, "In the same order; or fit again with all data.")
-        faults.raise_if_any()
-        joined, other = join_observations(had, more), type(self)(**self._fit_options)
+        joined, other = join_observations(had, more, subject), type(self)(**self._fit_options)
         scale = self.y_mean_, self.y_scale_
         kept = {
             "kernel": self.kernel_,
@@ -524,7 +408,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             "rules": PriorsAndBounds(),
             "search": Search(None, progress=self.verbose),
         }
-        problem = other._problem(joined, scale, self._level, **kept)
+        problem = problem_of(other, joined, scale, self._level, **kept)
         if had.noise is None:
             problem = replace(problem, likelihood=self.likelihood_)
         if self._fit.integrated is not None:  # in the coordinates in which it was learned

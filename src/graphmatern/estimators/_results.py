@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,14 +10,14 @@ import torch
 from scipy.special import ndtr
 from sklearn.base import RegressorMixin
 
-from graphmatern._validation import FaultList, abbreviate, as_numbers, check_flag, check_whole, random_generator
+from graphmatern._validation import FaultList, check_flag, check_whole, random_generator
 from graphmatern.design import of_posterior
 from graphmatern.errors import KernelError, TableError
+from graphmatern.estimators._asked import offset_asked, posterior_asked
 from graphmatern.estimators._base import GraphEstimator
-from graphmatern.estimators._covariates import own_covariates
-from graphmatern.estimators._data import aligned, read_thresholds
+from graphmatern.estimators._data import read_thresholds
 from graphmatern.estimators._report import regression_content
-from graphmatern.likelihoods import Counts, Numeric
+from graphmatern.likelihoods import Numeric
 from graphmatern.metrics import half_width
 from graphmatern.plotting import colour_limits, plot_prediction
 
@@ -54,46 +53,6 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
     _data: TrainingData
     _covariates: Covariates
     _level: float
-
-    def _offset(self, places: Longs, exposure: Any, subject: str) -> Floats | float:
-        """Known part of the latent process: the level of counts, and the logarithm of an exposure per node."""
-        if exposure is None:
-            return self._level
-        faults = FaultList(subject, TableError)
-        if not isinstance(self.likelihood_, Counts):
-            rule = "must be left out unless the model is one of counts"
-            raise faults.raise_now("exposure", rule, "some", "Use likelihood='poisson'.")
-        given = aligned(exposure, self.graph.nodes[places], "exposure", faults)
-        numbers = as_numbers(given, "exposure", faults, minimum=0.0)
-        if numbers.shape not in ((), places.shape):
-            faults.add("exposure", f"must have shape {places.shape}", f"shape {numbers.shape}", "One per node.")
-        faults.raise_if_any()
-        return np.asarray(self._level + np.log(np.maximum(numbers, 1e-300)))  # no people, no cases
-
-    def _asked(self, places: Longs, covariates: Any, subject: str) -> Posterior | Mixture:
-        """What to ask about some nodes: where covariates of observations are given, with these."""
-        if covariates is None:
-            return self.posterior_
-        faults, names = FaultList(subject, TableError), self._covariates.own_names
-        if not names:
-            rule = "must be left out unless `fit` was given covariates of observations"
-            raise faults.raise_now("covariates", rule, "some", "Those of nodes are known from the constructor.")
-        if isinstance(covariates, Mapping):
-            covariates = pd.DataFrame({name: np.broadcast_to(v, places.shape) for name, v in covariates.items()})
-        given = aligned(covariates, self.graph.nodes[places], "covariates", faults)
-        own = own_covariates(given, len(places), faults)
-        if own is not None and isinstance(covariates, pd.DataFrame):
-            absent = [name for name in names if name not in own.names]
-            if absent:
-                faults.add("covariates", "must have those of `fit`", f"none called {abbreviate(absent)}", "Add them.")
-        elif own is not None and len(own.names) != len(names):
-            faults.add("covariates", f"must have {len(names)} columns", f"{len(own.names)}", "As `fit` was given.")
-        faults.raise_if_any()
-        assert own is not None
-        order = [own.names.index(name) for name in names] if isinstance(covariates, pd.DataFrame) else slice(None)
-        design = self._covariates.design_of(places, own.values[:, order])
-        assert design is not None
-        return self.posterior_.given(design)
 
     def _seen(self) -> Posterior | Mixture:
         """What to ask about the observations' nodes, in their order: with covariates of their own."""
@@ -151,8 +110,8 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         for name, value in flags.items():
             check_flag(name, value, TableError)
         places = self.graph.locate(nodes)
-        offset = self._offset(places, exposure, "no prediction")
-        posterior = self._asked(places, covariates, "no prediction")
+        offset = offset_asked(self, places, exposure, "no prediction")
+        posterior = posterior_asked(self, places, covariates, "no prediction")
         mean, variance = posterior.moments(places, observation=observation, offset=offset)
         in_units, std = self._in_user_units(mean, variance)
         found = [in_units]
@@ -369,8 +328,8 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         self._require_fit()
         places = self.graph.locate(nodes)
         level = (read_thresholds(threshold, places.shape) - self.y_mean_) / self.y_scale_
-        offset = self._offset(places, exposure, "no probabilities")
-        posterior = self._asked(places, covariates, "no probabilities")
+        offset = offset_asked(self, places, exposure, "no probabilities")
+        posterior = posterior_asked(self, places, covariates, "no probabilities")
         found = posterior.exceedance(places, level, observation=observation, offset=offset)
         return pd.Series(found, index=self.graph.nodes[places], name="exceedance")
 

@@ -10,6 +10,7 @@ import torch
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import TableError
+from graphmatern.estimators._asked import offset_asked, posterior_asked
 from graphmatern.estimators._data import read_observations
 from graphmatern.estimators._results import RegressionResults
 from graphmatern.likelihoods import Binomial, split_trials
@@ -146,7 +147,7 @@ class RegressionScores(RegressionResults):
             faults = FaultList("no score", TableError)
             raise faults.raise_now("sample_weight", "must be None", type(sample_weight).__name__, "Leave it out.")
         held_back = self._held_back(nodes, y, exposure, covariates)
-        asked = self._asked(held_back.nodes, held_back.covariates, "no score")
+        asked = posterior_asked(self, held_back.nodes, held_back.covariates, "no score")
         mean, _ = asked.moments(held_back.nodes, offset=self._held_offset(held_back))
         return r2(held_back.y, self.y_mean_ + self.y_scale_ * mean.T)
 
@@ -170,7 +171,7 @@ class RegressionScores(RegressionResults):
         return held_back
 
     def _held_offset(self, held_back: TrainingData) -> Floats | float:
-        return self._offset(held_back.nodes, held_back.exposure, "no score")
+        return offset_asked(self, held_back.nodes, held_back.exposure, "no score")
 
     def evaluate(
         self, nodes: Any, y: ArrayLike | None = None, *, exposure: Any = None, covariates: Any = None
@@ -196,7 +197,7 @@ class RegressionScores(RegressionResults):
         self._require_fit()
         held_back = self._held_back(nodes, y, exposure, covariates)
         places, offset = held_back.nodes, self._held_offset(held_back)
-        asked = self._asked(places, held_back.covariates, "no score")
+        asked = posterior_asked(self, places, held_back.covariates, "no score")
         mean, variance = asked.moments(places, observation=True, offset=offset)
         scores = regression_report(
             held_back.y, *(one.reshape(held_back.y.shape) for one in self._in_user_units(mean, variance))
@@ -213,7 +214,7 @@ class RegressionScores(RegressionResults):
             rows = np.flatnonzero(known[:, k])
             places, y = held_back.nodes[rows], held_back.y[rows, k]
             values = None if held_back.covariates is None else held_back.covariates[rows]
-            asked = self._asked(places, values, "no score")
+            asked = posterior_asked(self, places, values, "no score")
             own = offset[rows] if isinstance(offset, np.ndarray) and offset.ndim else offset
             unit = (y - self.y_mean_) / self.y_scale_
             densities.append(asked.log_density(places, unit, replicate=k, offset=own) - np.log(self.y_scale_))

@@ -1,8 +1,8 @@
-"""Points in the plane, such as sensors by longitude and latitude, moved to the nearest edge."""
+"""Points in the plane, such as sensors by longitude and latitude, moved to the nearest edge and inserted there."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -17,13 +17,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphmatern.graph._edge_rows import EdgeRows
+    from graphmatern.graph._graph import Graph
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["METRES_PER_DEGREE", "are_degrees", "edge_lines", "nearest_on_edges", "read_points"]
+__all__ = ["are_degrees", "attach", "edge_lines"]
 
-METRES_PER_DEGREE = 6_371_008.8 * np.pi / 180.0  # of latitude, on the mean sphere
+_G = TypeVar("_G", bound="Graph")
+
+_METRES_PER_DEGREE = 6_371_008.8 * np.pi / 180.0  # of latitude, on the mean sphere
+_AT_END = 1e-9  # share of an edge: nearer, a point is its end
 
 
 def are_degrees(points: Floats) -> bool:
@@ -42,7 +46,31 @@ def edge_lines(rows: EdgeRows, positions: Floats | None) -> list[Floats]:
     return [np.asarray(positions)[[s, t], :2] if line is None else line for s, t, line in ends]
 
 
-def read_points(points: Any, x: str | None, y: str | None) -> tuple[pd.Index[Any], Floats]:
+def attach(graph: _G, points: Any, *, x: str | None, y: str | None, limit: float | None) -> tuple[_G, pd.DataFrame]:
+    """A graph with the points on its nearest edges, and what became of them; see `Graph.attach`."""
+    names, places = _read_points(points, x, y)
+    lines = graph.edge_lines()
+    edge, share, moved, spot = _nearest_on_edges(lines, places)
+    if limit is None:
+        scale = _METRES_PER_DEGREE if graph.is_geographic else 1.0
+        limit = 0.5 * scale * float(np.mean([np.hypot(*np.diff(line, axis=0).T).sum() for line in lines]))
+    far = moved > limit
+    if far.any():
+        faults = FaultList("the points were not attached", TableError)
+        worst = np.flatnonzero(far)[np.argsort(-moved[far])]
+        received = abbreviate([f"{names[k]} ({moved[k]:.4g})" for k in worst])
+        remedy = "Check the coordinates, leave these out, or raise `limit`."
+        raise faults.raise_now("points", f"must lie within {limit:.4g} of an edge", received, remedy)
+    report = pd.DataFrame(
+        {"edge": graph._rows.identifiers[edge], "fraction": share, "moved": moved, "x": spot[:, 0], "y": spot[:, 1]},
+        index=names,
+    )
+    bigger, nodes = _inserted(graph, report)
+    report.insert(0, "node", nodes)
+    return bigger, report
+
+
+def _read_points(points: Any, x: str | None, y: str | None) -> tuple[pd.Index[Any], Floats]:
     """Names and coordinates of points, from a table or a GeoDataFrame."""
     faults = FaultList("the points were not attached", TableError)
     if not isinstance(points, pd.DataFrame | pd.Series):
@@ -64,7 +92,7 @@ def read_points(points: Any, x: str | None, y: str | None) -> tuple[pd.Index[Any
     return table.index, places
 
 
-def nearest_on_edges(lines: list[Floats], points: Floats) -> tuple[Longs, Floats, Floats, Floats]:
+def _nearest_on_edges(lines: list[Floats], points: Floats) -> tuple[Longs, Floats, Floats, Floats]:
     """The nearest edge of each point, and the nearest place on it.
 
     Parameters
@@ -87,7 +115,7 @@ def nearest_on_edges(lines: list[Floats], points: Floats) -> tuple[Longs, Floats
     # In metres around the middle of the map, or as they are.
     scale = np.ones(2)
     if are_degrees(corners) and are_degrees(points):
-        scale = METRES_PER_DEGREE * np.array([np.cos(np.radians(corners[:, 1].mean())), 1.0])
+        scale = _METRES_PER_DEGREE * np.array([np.cos(np.radians(corners[:, 1].mean())), 1.0])
     starts, ends, edge, before = _segments([line * scale for line in lines])
     where = points * scale
     # Long segments are cut for the search, so that the middle of the nearest piece is near.
@@ -127,3 +155,27 @@ def _segments(lines: list[Floats]) -> tuple[Floats, Floats, Longs, Floats]:
     run = np.cumsum(length) - length
     first = np.concatenate([[0], np.cumsum([len(line) - 1 for line in lines])[:-1]])
     return starts, ends, edge, run - run[first][edge]
+
+
+def _inserted(graph: _G, report: pd.DataFrame) -> tuple[_G, list[Any]]:
+    """A graph with the points of the report as nodes, and the names of their nodes."""
+    rows = graph._rows
+    row = pd.Index(rows.identifiers).get_indexer(pd.Index(report["edge"]))
+    share = report["fraction"].to_numpy()
+    ends = np.where(share < _AT_END, rows.source[row], np.where(share > 1.0 - _AT_END, rows.target[row], -1))
+    nodes: list[Any] = [graph.nodes[int(end)] if end >= 0 else None for end in ends]
+    new: dict[tuple[int, float], Any] = {}
+    for k in np.flatnonzero(ends < 0):
+        spot = (int(row[k]), round(float(share[k]), 12))
+        if spot not in new:
+            name = report.index[int(k)]
+            taken = name in graph or name in new.values()
+            new[spot] = f"{name} at {len(new)}" if taken else name
+        nodes[k] = new[spot]
+    if not new:
+        return graph, nodes
+    spots = pd.DataFrame(
+        {"edge": rows.identifiers[[r for r, _ in new]], "fraction": [f for _, f in new]},
+        index=pd.Index(list(new.values()), tupleize_cols=False),
+    )
+    return graph.subdivide(spots, fraction="fraction"), nodes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,61 +14,14 @@ from graphmatern._validation import FaultList, abbreviate, as_numbers, check_cho
 from graphmatern.errors import GraphError, TableError
 from graphmatern.graph._edge_rows import PARALLEL_RULES, EdgeRows, canonical, mean_over_length, warn_of_loops
 from graphmatern.graph._geometry import parse_line
-from graphmatern.graph._laplacian import degrees
 from graphmatern.graph._names import NodeNames, end_names, index_of_names, join_indexes, warn_of_lookalikes
+from graphmatern.graph._parts import GraphParts, checked
 from graphmatern.tables import edge_columns, table_column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GraphParts", "arranged", "checked", "node_array", "parts_from_adjacency", "parts_from_edges"]
-
-
-@dataclass(frozen=True, eq=False)
-class GraphParts:
-    """What a graph is made of, validated.
-
-    Attributes
-    ----------
-    weights : csr_array, shape (n_nodes, n_nodes)
-        Symmetric, sorted, zero diagonal.
-    names : NodeNames
-        Names of the nodes.
-    rows : EdgeRows, optional
-        The edge table; None where it follows from ``weights``.
-    positions : ndarray, shape (n_nodes, n_dimensions), optional
-        Coordinates of the nodes.
-    masses : ndarray, shape (n_nodes,), optional
-        Node masses; None means 1 for all.
-    parallel : str
-        How parallel rows were merged.
-    areas : list, optional
-        Outlines of the area of every node; see `Graph.areas`.
-    """
-
-    weights: sp.csr_array
-    names: NodeNames
-    rows: EdgeRows | None = None
-    positions: NDArray[np.float64] | None = None
-    masses: NDArray[np.float64] | None = None
-    parallel: str = "sum"
-    areas: list[list[NDArray[np.float64]]] | None = None
-
-
-def checked(parts: GraphParts) -> GraphParts:
-    """Return the parts of a graph whose weights, degrees and masses floating-point numbers can hold."""
-    faults = FaultList("no graph was made", GraphError)
-    with np.errstate(over="ignore"):
-        degree = degrees(parts.weights)
-        relative = degree if parts.masses is None else degree / parts.masses
-    if not (np.isfinite(parts.weights.data).all() and np.isfinite(degree).all() and np.isfinite(relative).all()):
-        weight = parts.weights.data
-        received = f"weights from {weight.min(initial=np.inf):.3g} to {weight.max(initial=0.0):.3g}"
-        faults.add(
-            "weight", "and degrees must not overflow", received, "Change the unit of weights, lengths or masses."
-        )
-    faults.raise_if_any()
-    return parts
+__all__ = ["arranged", "node_array", "parts_from_adjacency", "parts_from_edges"]
 
 
 def node_array(

@@ -10,9 +10,9 @@ import pandas as pd
 from graphmatern._validation import FaultList, abbreviate, note_choice, warn
 from graphmatern.errors import EdgeWarning, GraphError
 from graphmatern.graph._areas import area_rings, centres_of, is_path, read_features, rings_by_polygon
-from graphmatern.graph._build import GraphParts
 from graphmatern.graph._edge_rows import EdgeRows
 from graphmatern.graph._names import NodeNames
+from graphmatern.graph._parts import GraphParts
 from graphmatern.tables import required_library
 
 if TYPE_CHECKING:

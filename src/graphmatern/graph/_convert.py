@@ -1,8 +1,7 @@
-"""Graphs from and to other libraries' objects, in words, and compared with each other."""
+"""Graphs from and to the objects of networkx and PyTorch Geometric."""
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +15,10 @@ if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
 
-    from graphmatern.graph._build import GraphParts
     from graphmatern.graph._edge_rows import EdgeRows
-    from graphmatern.graph._graph import Graph
+    from graphmatern.graph._parts import GraphParts
 
-__all__ = ["as_html", "describe", "parts_from_networkx", "parts_from_pyg", "same_content", "to_networkx"]
-
-_SHOWN_NAMES = 5  # nodes that a notebook names
+__all__ = ["parts_from_networkx", "parts_from_pyg", "to_networkx"]
 
 
 def _edge_attribute(edges: list[Any], attribute: str | None, faults: FaultList, *, optional: bool) -> list[Any] | None:
@@ -195,90 +191,3 @@ def to_networkx(parts: GraphParts, rows: EdgeRows, attributes: pd.DataFrame | No
         for column in attributes:
             nx.set_node_attributes(graph, attributes[column].to_dict(), str(column))
     return graph
-
-
-def _equal(one: Any, other: Any) -> bool:
-    return (one is None and other is None) or (one is not None and other is not None and np.array_equal(one, other))
-
-
-def _same_areas(one: Any, other: Any) -> bool:
-    if one is None or other is None:
-        return one is other
-    return all(
-        len(mine) == len(theirs) and all(map(_equal, mine, theirs)) for mine, theirs in zip(one, other, strict=True)
-    )
-
-
-def same_content(one: GraphParts, rows: EdgeRows, other: GraphParts, other_rows: EdgeRows) -> bool:
-    """Whether two graphs have the same nodes, weights, positions, masses, areas and edges, these in any order."""
-    if not (
-        one.names.equals(other.names)
-        and _equal(one.weights.indptr, other.weights.indptr)
-        and _equal(one.weights.indices, other.weights.indices)
-        and _equal(one.weights.data, other.weights.data)
-        and _equal(one.positions, other.positions)
-        and _equal(one.masses, other.masses)
-        and _same_areas(one.areas, other.areas)
-        and len(rows) == len(other_rows)
-    ):
-        return False
-    n_nodes = len(one.names)
-    ours, theirs = (table.take(np.lexsort((table.weight, table.pair_keys(n_nodes)))) for table in (rows, other_rows))
-    if not (
-        _equal(ours.pair_keys(n_nodes), theirs.pair_keys(n_nodes))
-        and _equal(ours.weight, theirs.weight)
-        and _equal(ours.length, theirs.length)
-        and (rows.ids is None) == (other_rows.ids is None)
-        and (rows.ids is None or _equal(ours.ids, theirs.ids))
-    ):
-        return False
-    if ours.geometry is None or theirs.geometry is None:
-        return ours.geometry is theirs.geometry
-    return all(_equal(a, b) for a, b in zip(ours.geometry, theirs.geometry, strict=True))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def describe(graph: Graph) -> str:
-    """Text of `Graph.summary`."""
-    return "\n".join(f"{name:<13}{words}" if name else words for name, words in _facts(graph))
-
-
-def as_html(graph: Graph) -> str:
-    """Small table for notebooks: what `describe` says, and the names of the first nodes."""
-    (_, title), *facts = _facts(graph)
-    rows = "".join(
-        f"<tr><th style='text-align:left'>{name}</th><td style='text-align:left'>{escape(words)}</td></tr>"
-        for name, words in [*facts, ("nodes", abbreviate(graph.nodes[:_SHOWN_NAMES], graph.n_nodes))]
-    )
-    return f"<div><b>Graph</b>: {title}<table>{rows}</table></div>"
-
-
-def _facts(graph: Graph) -> list[tuple[str, str]]:
-    """What there is to say about a graph, each with its name; the first, its size, has none."""
-    sizes = np.sort(np.bincount(graph.components))[::-1]
-    neighbours = np.diff(graph.weights.indptr)
-    isolated = int((neighbours == 0).sum())
-    facts = [
-        ("", f"{_count(graph.n_nodes, 'node')}, {_count(graph.n_edges, 'edge')}"),
-        ("components", f"{len(sizes):,} (largest {_count(sizes[0], 'node')}; {_count(isolated, 'isolated node')})"),
-        ("neighbours", f"{neighbours.min()} to {neighbours.max()}, mean {neighbours.mean():.2f}"),
-    ]
-    if graph.n_edges:
-        weight = graph.weights.data
-        facts.append(("weights", f"{weight.min():.4g} to {weight.max():.4g}, median {np.median(weight):.4g}"))
-    table = graph._rows
-    if table.length is not None and len(table):
-        length = table.length
-        facts.append(("lengths", f"{length.min():.4g} to {length.max():.4g}, total {length.sum():.6g}"))
-    if len(table) > graph.n_edges:
-        facts.append(("edge table", f"{len(table):,} rows, parallel edges included"))
-    if graph.masses is not None:
-        facts.append(("node masses", f"{graph.masses.min():.4g} to {graph.masses.max():.4g}"))
-    if graph.areas is not None:
-        facts.append(("areas", f"outlines of {_count(sum(map(bool, graph.areas)), 'node')}"))
-    if graph.positions is not None:
-        facts.append(("positions", f"{graph.positions.shape[1]}-dimensional"))
-    return facts

@@ -88,6 +88,22 @@ class EdgeRows:
         """Names of the rows, or their numbers."""
         return pd.RangeIndex(len(self)) if self.ids is None else self.ids
 
+    def table(self, nodes: pd.Index[Any]) -> pd.DataFrame:
+        """Return the rows with the names of their ends; see `Graph.edges`."""
+        table = pd.DataFrame(
+            {
+                "id": self.identifiers,
+                "source": nodes[self.source],
+                "target": nodes[self.target],
+                "weight": self.weight,
+            }
+        )
+        if self.length is not None:
+            table["length"] = self.length
+        if self.geometry is not None:
+            table["geometry"] = pd.Series(list[Any](self.geometry), dtype=object)
+        return table
+
     def restrict(self, position: NDArray[np.int64]) -> EdgeRows:
         """Keep the rows between kept nodes and renumber their ends.
 

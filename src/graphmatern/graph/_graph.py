@@ -8,15 +8,26 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from scipy.sparse.csgraph import dijkstra
 
-from graphmatern._validation import FaultList, abbreviate, check_flag, check_whole
-from graphmatern.errors import GraphError, TableError
-from graphmatern.graph import _areas, _attach, _build, _contiguity, _convert, _mesh, _points, _subdivide
-from graphmatern.graph._edge_rows import EdgeRows, canonical, rows_of_matrix
-from graphmatern.graph._laplacian import degrees, laplacian_matrix, sqrt_scaling
-from graphmatern.graph._names import NodeNames
-from graphmatern.graph._spectrum import Spectrum, is_dense, laplacian_spectrum, spectrum_cost
+from graphmatern._validation import FaultList, abbreviate, check_flag
+from graphmatern.errors import GraphError
+from graphmatern.graph import (
+    _areas,
+    _attach,
+    _build,
+    _contiguity,
+    _convert,
+    _describe,
+    _kept_spectra,
+    _mesh,
+    _points,
+    _subdivide,
+)
+from graphmatern.graph._edge_rows import EdgeRows, rows_of_matrix
+from graphmatern.graph._hanging import nodes_that_stay
+from graphmatern.graph._laplacian import degrees, laplacian_matrix
+from graphmatern.graph._parts import same_content
+from graphmatern.graph._paths import path_lengths
 from graphmatern.sparse._pattern import connected
 
 if TYPE_CHECKING:
@@ -26,7 +37,9 @@ if TYPE_CHECKING:
     import networkx as nx
     from numpy.typing import ArrayLike, NDArray
 
-    from graphmatern.graph._build import GraphParts
+    from graphmatern.graph._names import NodeNames
+    from graphmatern.graph._parts import GraphParts
+    from graphmatern.graph._spectrum import Spectrum
 
 __all__ = ["Graph"]
 
@@ -67,26 +80,8 @@ class Graph:
         graph = object.__new__(cls)
         graph._parts = parts
         graph._cache = {}
-        graph._freeze()
+        parts.freeze()
         return graph
-
-    def _freeze(self) -> None:
-        """Make the arrays read-only, so that sharing them is safe."""
-        parts = self._parts
-        arrays = [
-            parts.weights.data,
-            parts.weights.indices,
-            parts.weights.indptr,
-            parts.positions,
-            parts.masses,
-        ]
-        if parts.rows is not None:
-            arrays += [parts.rows.source, parts.rows.target, parts.rows.weight, parts.rows.length]
-            arrays += parts.rows.geometry or []
-        arrays += [ring for rings in parts.areas or [] for ring in rings]
-        for array in arrays:
-            if array is not None:
-                array.flags.writeable = False
 
     # ------------------------------------------------------------------ making graphs
     @classmethod
@@ -463,20 +458,7 @@ class Graph:
         Columns: id, source, target, weight (of the row by itself) and, where known, length and geometry
         (polylines of shape (n_points, 2)).
         """
-        rows = self._rows
-        table = pd.DataFrame(
-            {
-                "id": rows.identifiers,
-                "source": self.nodes[rows.source],
-                "target": self.nodes[rows.target],
-                "weight": rows.weight,
-            }
-        )
-        if rows.length is not None:
-            table["length"] = rows.length
-        if rows.geometry is not None:
-            table["geometry"] = pd.Series(list[Any](rows.geometry), dtype=object)
-        return table
+        return self._rows.table(self.nodes)
 
     def edge_lines(self) -> list[NDArray[np.float64]]:
         """Polylines of the rows of `edges`, of shape (n_points, 2): their geometry, or straight between their ends.
@@ -586,29 +568,7 @@ class Graph:
         others by block Krylov spaces of the factorised Laplacian or of a polynomial of it, whichever is predicted to be
         faster (`spectrum_cost`). `Spectrum.residuals` measures the errors.
         """
-        wanted = self.n_nodes if n_eigenpairs is None else n_eigenpairs
-        faults = FaultList("no spectrum", GraphError)
-        check_whole("n_eigenpairs", wanted, faults, minimum=1, remedy="Leave it out for all eigenpairs.")
-        faults.raise_if_any()
-        normalized = check_flag("normalized", normalized, GraphError)
-        wanted = min(int(wanted), self.n_nodes)
-        kept: Spectrum | None = self._cache.get(("kept spectrum", normalized))
-        if kept is not None and kept.n_eigenpairs >= wanted:
-            return kept.truncate(wanted)
-        # Where a full decomposition is made on the way, it is kept for every number of eigenpairs.
-        count = self.n_nodes if is_dense(int(np.bincount(self.components).max()), wanted) else wanted
-
-        def compute() -> Spectrum:
-            return laplacian_spectrum(
-                self.laplacian(normalized),
-                self.components,
-                sqrt_scaling(self.degrees, self.masses, normalized=normalized),
-                self.masses,
-                normalized=normalized,
-                n_eigenpairs=count,
-            )
-
-        return self.cached(("spectrum", normalized, count), compute).truncate(wanted)
+        return _kept_spectra.spectrum_of(self, n_eigenpairs, normalized)
 
     def spectrum_cost(self, n_eigenpairs: int | None = None, normalized: bool = False) -> tuple[float, int]:
         """Seconds and bytes that `spectrum` is predicted to take; none where it is known already.
@@ -627,21 +587,11 @@ class Graph:
         >>> seconds < 1.0
         True
         """
-        wanted = self.n_nodes if n_eigenpairs is None else min(int(n_eigenpairs), self.n_nodes)
-        kept = self._cache.get(("kept spectrum", normalized))
-        count = self.n_nodes if is_dense(int(np.bincount(self.components).max()), wanted) else wanted
-        if ("spectrum", normalized, count) in self._cache or (kept is not None and kept.n_eigenpairs >= wanted):
-            return 0.0, 8 * self.n_nodes * wanted
-
-        def compute() -> tuple[float, int]:
-            scaling = sqrt_scaling(self.degrees, self.masses, normalized=normalized)
-            return spectrum_cost(self.laplacian(normalized), self.components, scaling, count)
-
-        return self.cached(("spectrum cost", normalized, count), compute)
+        return _kept_spectra.cost_of_spectrum(self, n_eigenpairs, normalized)
 
     def keep_spectrum(self, spectrum: Spectrum) -> None:
         """Use eigenpairs that were computed earlier, wherever they are enough."""
-        self._cache[("kept spectrum", spectrum.normalized)] = spectrum
+        _kept_spectra.keep_spectrum(self, spectrum)
 
     @property
     def components(self) -> NDArray[np.int64]:
@@ -672,17 +622,7 @@ class Graph:
         ndarray, shape (n_sources, n_nodes)
             In the unit of the edges' lengths; numbers of edges where lengths are unknown.
         """
-        rows = self._rows
-        if rows.length is None:
-            matrix = self.weights.copy()
-            return np.asarray(dijkstra(matrix, directed=False, indices=self.locate(sources), unweighted=True))
-        # Of parallel edges the shortest counts; coordinate matrices would add them up.
-        order = np.argsort(rows.length, kind="stable")
-        _, first = np.unique(rows.pair_keys(self.n_nodes)[order], return_index=True)
-        kept = order[first]
-        shape = (self.n_nodes, self.n_nodes)
-        matrix = canonical(sp.csr_array((rows.length[kept], (rows.source[kept], rows.target[kept])), shape=shape))
-        return np.asarray(dijkstra(matrix, directed=False, indices=self.locate(sources)))
+        return path_lengths(self.weights, self._rows, self.locate(sources))
 
     # ------------------------------------------------------------------ graphs from this graph
     def subgraph(self, nodes: Any) -> Self:
@@ -700,25 +640,7 @@ class Graph:
             faults = FaultList("no graph was made", GraphError)
             names = abbreviate(self.nodes[kept[repeated]]) if len(kept) else "none"
             raise faults.raise_now("nodes", "must be at least one name, none twice", names, "Change the list.")
-        return self._take(kept)
-
-    def _take(self, kept: NDArray[np.int64]) -> Self:
-        parts = self._parts
-        position = np.full(self.n_nodes, -1, np.int64)
-        position[kept] = np.arange(len(kept))
-        weights = sp.csr_array(parts.weights[kept][:, kept])
-        weights.sort_indices()
-        return self._from_parts(
-            _build.GraphParts(
-                weights,
-                NodeNames(self.nodes[kept]),
-                None if parts.rows is None else parts.rows.restrict(position),
-                None if parts.positions is None else parts.positions[kept],
-                None if parts.masses is None else parts.masses[kept],
-                parts.parallel,
-                None if parts.areas is None else [parts.areas[k] for k in kept],
-            )
-        )
+        return self._from_parts(self._parts.take(kept))
 
     def with_areas(self, areas: Any, name: str | None = None) -> Self:
         """Return the graph with the outlines of its nodes, where these are areas: maps and pages then draw them.
@@ -755,7 +677,7 @@ class Graph:
     def largest_component(self) -> Self:
         """Keep the connected component with most nodes (the first of equals), in node order."""
         sizes = np.bincount(self.components)
-        return self._take(np.flatnonzero(self.components == sizes.argmax()))
+        return self._from_parts(self._parts.take(np.flatnonzero(self.components == sizes.argmax())))
 
     def remove_hanging_nodes(self, rounds: int | None = None) -> Self:
         """Remove nodes with a single neighbour, round after round.
@@ -777,29 +699,7 @@ class Graph:
         >>> path.remove_hanging_nodes(rounds=2).nodes.tolist()
         [2, 3, 4]
         """
-        if rounds is not None:
-            faults = FaultList("no nodes were removed", GraphError)
-            check_whole("rounds", rounds, faults, minimum=0, remedy="Leave it out to go on until none is left.")
-            faults.raise_if_any()
-        indptr, indices = self._parts.weights.indptr, self._parts.weights.indices
-        neighbours = np.diff(indptr)
-        present = np.ones(self.n_nodes, dtype=bool)
-        hanging = np.flatnonzero(neighbours == 1)
-        done = 0
-        while len(hanging) and (rounds is None or done < rounds):
-            # The one neighbour that is left of each, found in its row of the matrix.
-            row = np.repeat(hanging, np.diff(indptr)[hanging])
-            column = indices[np.concatenate([np.arange(indptr[i], indptr[i + 1]) for i in hanging])]
-            row, column = row[present[column]], column[present[column]]
-            # Of two nodes joined only to each other, the first stays.
-            leaving = ~((neighbours[column] == 1) & (row < column))
-            present[row[leaving]] = False
-            np.subtract.at(neighbours, column[leaving], 1)
-            neighbours[row[leaving]] = 0
-            touched = np.unique(column[leaving])
-            hanging = touched[present[touched] & (neighbours[touched] == 1)]
-            done += 1
-        return self._take(np.flatnonzero(present))
+        return self._from_parts(self._parts.take(nodes_that_stay(self.weights, rounds)))
 
     def subdivide(
         self,
@@ -904,27 +804,7 @@ class Graph:
         s1   s1      0.25    3.0
         s2    b      1.00    4.0
         """
-        names, places = _attach.read_points(points, x, y)
-        rows = self._rows
-        lines = self.edge_lines()
-        edge, share, moved, spot = _attach.nearest_on_edges(lines, places)
-        if limit is None:
-            scale = _attach.METRES_PER_DEGREE if self.is_geographic else 1.0
-            limit = 0.5 * scale * float(np.mean([np.hypot(*np.diff(line, axis=0).T).sum() for line in lines]))
-        far = moved > limit
-        if far.any():
-            faults = FaultList("the points were not attached", TableError)
-            worst = np.flatnonzero(far)[np.argsort(-moved[far])]
-            received = abbreviate([f"{names[k]} ({moved[k]:.4g})" for k in worst])
-            remedy = "Check the coordinates, leave these out, or raise `limit`."
-            raise faults.raise_now("points", f"must lie within {limit:.4g} of an edge", received, remedy)
-        report = pd.DataFrame(
-            {"edge": rows.identifiers[edge], "fraction": share, "moved": moved, "x": spot[:, 0], "y": spot[:, 1]},
-            index=names,
-        )
-        graph, nodes = _subdivide.inserted(self, report)
-        report.insert(0, "node", nodes)
-        return graph, report
+        return _attach.attach(self, points, x=x, y=y, limit=limit)
 
     def locate_on_edges(
         self, points: Any, *, edge: str = "edge", distance: str | None = None, fraction: str | None = None
@@ -979,7 +859,7 @@ class Graph:
 
     def summary(self) -> str:
         """Describe the graph in a few lines of text."""
-        return _convert.describe(self)
+        return _describe.describe(self)
 
     # ------------------------------------------------------------------ Python's protocols
     def __repr__(self) -> str:
@@ -987,7 +867,7 @@ class Graph:
         return f"Graph({nodes} node{'' if nodes == 1 else 's'}, {edges} edge{'' if edges == 1 else 's'})"
 
     def _repr_html_(self) -> str:
-        return _convert.as_html(self)
+        return _describe.as_html(self)
 
     def __len__(self) -> int:
         return self.n_nodes
@@ -1001,7 +881,7 @@ class Graph:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Graph):
             return NotImplemented
-        return self is other or _convert.same_content(self._parts, self._rows, other._parts, other._rows)
+        return self is other or same_content(self._parts, self._rows, other._parts, other._rows)
 
     def __hash__(self) -> int:
         return self.cached(
@@ -1021,4 +901,4 @@ class Graph:
     def __setstate__(self, parts: GraphParts) -> None:
         self._parts = parts
         self._cache = {}
-        self._freeze()
+        parts.freeze()

@@ -9,9 +9,9 @@ import numpy as np
 
 from graphmatern._validation import FaultList, abbreviate, as_numbers, check_choice, warn
 from graphmatern.errors import EdgeWarning, GraphError
-from graphmatern.graph._build import GraphParts, checked
 from graphmatern.graph._edge_rows import EdgeRows
 from graphmatern.graph._names import NodeNames
+from graphmatern.graph._parts import GraphParts, checked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,41 +9,15 @@ import pandas as pd
 
 from graphmatern._validation import FaultList, abbreviate, as_numbers
 from graphmatern.errors import TableError
-from graphmatern.graph._build import GraphParts, checked
 from graphmatern.graph._edge_rows import EdgeRows, mean_over_length
 from graphmatern.graph._geometry import cut_line, point_along
 from graphmatern.graph._names import NodeNames, join_indexes
+from graphmatern.graph._parts import GraphParts, checked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["inserted", "parts_subdivided", "places_on_edges"]
-
-_AT_END = 1e-9  # share of an edge: nearer, a point is its end
-
-
-def inserted(graph: Any, report: pd.DataFrame) -> tuple[Any, list[Any]]:
-    """A graph with the points of a report of `Graph.attach` as nodes, and the names of their nodes."""
-    rows = graph._rows
-    row = pd.Index(rows.identifiers).get_indexer(pd.Index(report["edge"]))
-    share = report["fraction"].to_numpy()
-    ends = np.where(share < _AT_END, rows.source[row], np.where(share > 1.0 - _AT_END, rows.target[row], -1))
-    nodes: list[Any] = [graph.nodes[int(end)] if end >= 0 else None for end in ends]
-    new: dict[tuple[int, float], Any] = {}
-    for k in np.flatnonzero(ends < 0):
-        spot = (int(row[k]), round(float(share[k]), 12))
-        if spot not in new:
-            name = report.index[int(k)]
-            taken = name in graph or name in new.values()
-            new[spot] = f"{name} at {len(new)}" if taken else name
-        nodes[k] = new[spot]
-    if not new:
-        return graph, nodes
-    spots = pd.DataFrame(
-        {"edge": rows.identifiers[[r for r, _ in new]], "fraction": [f for _, f in new]},
-        index=pd.Index(list(new.values()), tupleize_cols=False),
-    )
-    return graph.subdivide(spots, fraction="fraction"), nodes
+__all__ = ["parts_subdivided", "places_on_edges"]
 
 
 def parts_subdivided(

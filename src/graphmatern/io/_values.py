@@ -14,8 +14,9 @@ import scipy.sparse as sp
 
 from graphmatern.errors import ModelFileError
 from graphmatern.graph import Graph
-from graphmatern.graph._build import GraphParts, checked, parts_from_adjacency
+from graphmatern.graph._build import parts_from_adjacency
 from graphmatern.graph._edge_rows import PARALLEL_RULES, EdgeRows
+from graphmatern.graph._parts import GraphParts, checked
 from graphmatern.io._container import count_values
 
 if TYPE_CHECKING:

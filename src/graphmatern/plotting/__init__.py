@@ -1,17 +1,9 @@
 """Pictures of graphs, of functions on their nodes and of what was learned: axes in, axes out."""
 
 from graphmatern.plotting._carriageways import carriageway_shifts
+from graphmatern.plotting._colours import UNSURE, colour_limits, find_colours
 from graphmatern.plotting._diagnostics import plot_calibration, plot_range, plot_spectrum
-from graphmatern.plotting._fields import (
-    UNSURE,
-    colour_limits,
-    find_colours,
-    plot_field,
-    plot_graph,
-    plot_kernel,
-    plot_risk,
-    plot_variance,
-)
+from graphmatern.plotting._fields import plot_field, plot_graph, plot_kernel, plot_risk, plot_variance
 from graphmatern.plotting._layout import Layout, find_layout, known_positions, map_scale
 from graphmatern.plotting._parameters import plot_hyperparameters, plot_pit
 from graphmatern.plotting._placement import plot_placement

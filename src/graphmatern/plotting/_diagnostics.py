@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from graphmatern._validation import FaultList, as_numbers
 from graphmatern.errors import TableError
 from graphmatern.metrics import calibration_curve
-from graphmatern.plotting._fields import new_axes
+from graphmatern.plotting._maps import new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from graphmatern._validation import FaultList, as_numbers, check_whole
 from graphmatern.errors import TableError
-from graphmatern.plotting._fields import new_axes
+from graphmatern.plotting._maps import new_axes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,9 @@ import numpy as np
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import TableError
-from graphmatern.plotting._fields import draw_map, plot_field
+from graphmatern.plotting._fields import plot_field
 from graphmatern.plotting._layout import find_layout
+from graphmatern.plotting._maps import draw_map
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,15 +8,9 @@ import numpy as np
 
 from graphmatern._validation import FaultList
 from graphmatern.errors import InputError
-from graphmatern.plotting._fields import (
-    UNSURE,
-    add_colorbar,
-    colour_limits,
-    draw_map,
-    find_colours,
-    mark_nodes,
-    plot_field,
-)
+from graphmatern.plotting._colours import UNSURE, add_colorbar, colour_limits, find_colours
+from graphmatern.plotting._fields import plot_field
+from graphmatern.plotting._maps import draw_map, mark_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from graphmatern.metrics import half_width
-from graphmatern.plotting._fields import new_axes
+from graphmatern.plotting._maps import new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

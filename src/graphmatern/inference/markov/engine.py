@@ -23,7 +23,7 @@ from graphmatern.inference.markov.areal import areal_engine
 from graphmatern.inference.markov.cost import ROUGHLY, is_learned, prefers_solves, smoothnesses
 from graphmatern.inference.markov.precision import markov_precision
 from graphmatern.inference.markov.process import MarkovProcess, Workspace
-from graphmatern.inference.markov.scale import moves_variance, scale_coordinate
+from graphmatern.inference.markov.scale import lengthscale_coordinate, moves_variance, scale_coordinate
 from graphmatern.inference.process import Engine
 from graphmatern.kernels import ArealKernel, Diffusion, Matern
 from graphmatern.sparse import power_nnz
@@ -139,15 +139,9 @@ class MarkovEngine(Engine):
 
     def _lengthscale(self) -> Coordinate:
         """Bounds and prior of the lengthscale, which rounding keeps from becoming too long."""
-        longest = self.precision.longest_lengthscale()
-        rules = self._problem.rules
-        found = rules.coordinate("lengthscale", high=float(np.log(longest)))
-        if found.low >= found.high:
-            faults = FaultList("nothing was fitted", KernelError)
-            rule = f"must allow lengthscales below {longest:.4g}: beyond, rounding decides (ν = {self.precision.nu})"
-            received = f"'lengthscale': {rules.bounds.get('lengthscale')!r}"
-            raise faults.raise_now("bounds", rule, received, "Use a smaller ν, or engine='spectral'.")
-        return found
+        longest, where = self.precision.longest_lengthscale(), f" (ν = {self.precision.nu})"
+        remedy = "Use a smaller ν, or engine='spectral'."
+        return lengthscale_coordinate(self._problem.rules, longest, where, remedy)
 
     def point(self, position: Floats) -> Floats:
         """Log κ and log a at some coordinates; shape (2,)."""

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from graphmatern._validation import FaultList
-from graphmatern.errors import KernelError
 from graphmatern.inference.learning.parameters import START_LENGTHSCALES, Coordinate
 from graphmatern.inference.markov.cost import ROUGHLY, begins_roughly, prefers_solves
 from graphmatern.inference.markov.determinants import Average
@@ -28,7 +26,7 @@ from graphmatern.inference.markov.fractional import block_precision
 from graphmatern.inference.markov.fractional_process import BlockProcess, BlockWorkspace
 from graphmatern.inference.markov.pencil import matern_pencil
 from graphmatern.inference.markov.rational import MOST_TERMS, largest_error, terms_for, widest_ratio
-from graphmatern.inference.markov.scale import moves_variance, scale_coordinate
+from graphmatern.inference.markov.scale import lengthscale_coordinate, moves_variance, scale_coordinate
 from graphmatern.inference.process import Engine
 from graphmatern.kernels import Matern
 
@@ -113,14 +111,7 @@ class FractionalEngine(Engine):
         widest = min(_LARGEST_RATIO, widest_ratio(MOST_TERMS, self.relative_error))
         largest = max(self.precision.largest, 1e-300)
         longest = float(np.sqrt(2.0 * nu * widest / largest))
-        rules = self._problem.rules
-        found = rules.coordinate("lengthscale", high=float(np.log(longest)))
-        if found.low >= found.high:
-            faults = FaultList("nothing was fitted", KernelError)
-            rule = f"must allow lengthscales below {longest:.4g}: beyond, rounding decides"
-            received = f"'lengthscale': {rules.bounds.get('lengthscale')!r}"
-            raise faults.raise_now("bounds", rule, received, "Or use engine='spectral'.")
-        return found
+        return lengthscale_coordinate(self._problem.rules, longest, "", "Or use engine='spectral'.")
 
     @cached_property
     def _base(self) -> Floats:
