@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["ChebyshevProducts"]
 
 _KEPT_SHARE = 0.25  # of the memory, for blocks that are kept to go on from
-_COLUMNS = 32  # of a block; with fewer, loading indices costs more than using them
+_ROW_BYTES = 256  # of a block; with fewer, loading indices costs more than using them
 
 
 def _uncounted(_columns: int) -> None:
@@ -155,14 +155,15 @@ class ChebyshevProducts:
 
     def _in_blocks(self, count: int, work: Callable[[slice, Crew | None], None]) -> None:
         """Call ``work`` for slices of columns: on a processor each where there are many, else on all for each."""
+        most = _ROW_BYTES // self._dtype.itemsize
         with Crew(self._n_threads) as crew:
-            if count > _COLUMNS and self._n_threads > 1:
-                starts = range(0, count, min(_COLUMNS, -(-count // self._n_threads)))
+            if count > most and self._n_threads > 1:
+                starts = range(0, count, min(most, -(-count // self._n_threads)))
                 width = starts.step
                 crew.run(len(starts), lambda task, _: work(slice(starts[task], min(starts[task] + width, count)), None))
             else:
-                for start in range(0, count, _COLUMNS):
-                    work(slice(start, min(start + _COLUMNS, count)), crew if self._n_threads > 1 else None)
+                for start in range(0, count, most):
+                    work(slice(start, min(start + most, count)), crew if self._n_threads > 1 else None)
 
     def _may_keep(self, n_columns: int) -> bool:
         """Whether there is memory to keep two blocks of so many columns."""
