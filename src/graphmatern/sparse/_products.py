@@ -127,9 +127,13 @@ class ChebyshevProducts:
         """A block, back from the device."""
         return np.asarray(block)
 
+    def _own_dots(self, a: Any, b: Any) -> Floats:
+        """Inner products of the columns of two blocks over the rows that are here, in double precision; shape (k,)."""
+        return np.asarray(np.einsum("ij,ij->j", a, b, dtype=np.float64))
+
     def _dots(self, a: Any, b: Any) -> Floats:
         """Inner products of the columns of two blocks, in double precision; shape (k,)."""
-        return self.rows.total(np.asarray(np.einsum("ij,ij->j", a, b, dtype=np.float64)))
+        return self.rows.total(self._own_dots(a, b))
 
     def _rows(self, nodes: Longs) -> Any:
         """What rows of a block are taken by."""
@@ -340,7 +344,7 @@ class ChebyshevProducts:
             for k in range(degree + 1):
                 if k:
                     current, previous = self._advance(current, previous, k, crew=crew)
-                found[k, part] = self._numbers((other * current[rows]).sum(0))
+                found[k, part] = self._own_dots(other, current[rows])
 
         with self._counting("products", left.shape[1], degree):
             self._in_blocks(left.shape[1], work)

@@ -10,7 +10,7 @@ standard errors are known.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,6 +66,10 @@ class Accuracy:
     information: float = 1e-2
     predictions: float = 1e-9
     n_informed: int = 4
+
+    def while_searching(self) -> Accuracy:
+        """What is enough to tell about where an optimum is."""
+        return replace(self, data=1e-3, probes=1e-2, information=5e-2)
 
 
 class Iterations(NamedTuple):

@@ -6,6 +6,7 @@ it is linear in the values w = a Ψ(λ) there, so K = Σ w P with matrices P tha
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,13 @@ class LaplacianOperator:
         self._traces: tuple[Floats, Floats] | None = None
         self._estimates: Floats | None = None  # of traces, from each probe, and blocks to go on from
         self._kept: dict[int, tuple[Any, Any]] = {}
+
+    @cached_property
+    def single(self) -> LaplacianOperator:
+        """The same with products in single precision, where that is faster."""
+        twin = copy.copy(self)
+        twin.products = self.products.single
+        return twin
 
     @property
     def rows(self) -> Rows:
