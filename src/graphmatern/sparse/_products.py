@@ -109,8 +109,12 @@ class ChebyshevProducts:
     def scattered(self, nodes: Longs, columns: Floats) -> Any:
         """A block of columns that are not 0 at some nodes, each once; shape (n, k)."""
         found = self._zeros(self.n, columns.shape[1])
-        found[self._rows(nodes)] = self._block(columns)
+        self.put(found, nodes, columns)
         return found
+
+    def put(self, block: Any, nodes: Longs, columns: Floats) -> None:
+        """Set rows of a block, each once."""
+        block[self._rows(nodes)] = self._block(columns)
 
     def taken(self, block: Any, nodes: Longs) -> Floats:
         """Rows of a block; shape (n_x, k)."""

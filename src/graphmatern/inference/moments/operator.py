@@ -175,6 +175,12 @@ class LaplacianOperator:
         """The average eigenvalue."""
         return float(0.5 * self.high * (1.0 + self.rows.total(float(self.products.diagonal.sum())) / self.rows.n))
 
+    def leading(self, coefficients: Floats, share: float) -> Floats:
+        """As many coefficients as leave out no more than a share of the average prior variance."""
+        average = abs(float(coefficients @ self.traces(len(coefficients) - 1)[0])) / self.rows.n
+        left_out = np.append(np.cumsum(np.abs(coefficients[::-1]))[::-1][1:], 0.0)
+        return coefficients[: 1 + int(np.argmax(left_out <= share * average))]
+
     def unscaled(self, matrices: Floats, nodes: Longs) -> Floats:
         """A^(−½) X A^(−½) for matrices between some nodes; shape (..., n, n)."""
         if self._root_mass is None:
