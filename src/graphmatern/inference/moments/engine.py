@@ -57,7 +57,7 @@ __all__ = ["MomentsEngine", "probe_errors"]
 
 _TOLERANCE_OF_PREDICTIONS = 1e-12  # less than of K, as leaving one observation out magnifies errors
 # While a search is under way, kernels need not be exact; see `rough_error`.
-_WHILE_SEARCHING = 1e-3
+_WHILE_SEARCHING, _WITH_MANY = 1e-3, 1e-4
 _SAVED, _MORE_EVALUATIONS = 30, 5  # degrees that this saves, about, and evaluations that it adds
 _PER_FLOP = 1e-10  # seconds
 _PART = 200  # of many observed nodes, which are fitted first
@@ -232,7 +232,8 @@ class MomentsEngine(Engine):
                 "normalized=True; (c) a road-like graph: use engine='markov'."
             )
         if self._many:
-            self._degree = self._rough(degree, least=1) if self._roughly else degree
+            # Never lowered while rough: an objective that jumps with the degree leads a search astray.
+            self._degree = self._rough(degree, self._degree) if self._roughly else degree
             return
         degree = self._rough(degree) if self._roughly else ample_degree(degree, self._most_degree)
         self._degree = max(self._degree, degree)
@@ -240,7 +241,8 @@ class MomentsEngine(Engine):
 
     def _rough(self, most: int, least: int = FIRST_DEGREE) -> int:
         """Degree that is enough while a search is under way."""
-        return max(least, rough_degree(self._kernel.spectral_weights, self._operator, most, _WHILE_SEARCHING))
+        tolerance = _WHILE_SEARCHING if not self._many else _WITH_MANY
+        return max(least, rough_degree(self._kernel.spectral_weights, self._operator, most, tolerance))
 
     def begin_roughly(self) -> None:
         """Let kernels be rough until `refine`, where products take longer than the evaluations that this adds."""

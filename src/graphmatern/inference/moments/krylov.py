@@ -70,7 +70,7 @@ class Accuracy:
 
     def while_searching(self) -> Accuracy:
         """What is enough to tell about where an optimum is."""
-        return replace(self, data=1e-3, probes=1e-2)
+        return replace(self, data=1e-4, probes=1e-3)
 
 
 class Iterations(NamedTuple):
