@@ -118,6 +118,19 @@ def test_traces(n_threads: int, degree: int, weighted: bool) -> None:
     close(products(n_threads).traces(weights, degree, probes), expected[: degree + 1])
 
 
+@pytest.mark.parametrize("kind", ["double", "single"])
+def test_blocks_that_outgrow_the_cache(kind: str) -> None:
+    n = 20_000
+    ends = RNG.integers(0, n, (2, 3 * n))
+    matrix = sp.csr_array((np.full(3 * n, 0.05), (ends[0], ends[1])), shape=(n, n))
+    matrix = sp.csr_array(matrix + matrix.T)
+    columns = RNG.standard_normal((n, 64))
+    large = ChebyshevProducts(matrix, -1.0, 1.0, 2)
+    found = (large.single if kind == "single" else large).apply(np.array([0.0, 0.0, 1.0]), columns)
+    expected = 2.0 * (matrix @ (matrix @ columns)) - columns
+    np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-12 if kind == "double" else 1e-5)
+
+
 @in_threads
 @pytest.mark.parametrize("width", [1, 5, 70])
 def test_polynomials_of_which_little_is_kept(n_threads: int, width: int) -> None:

@@ -179,6 +179,11 @@ class _SolvedPrior(PriorField):
         """K times columns; shape (n_nodes, k)."""
         return self._field.apply(columns)
 
+    def roughly(self, share: float) -> PriorField:
+        """The same: solutions are no faster."""
+        del share
+        return self
+
     @property
     def smallest(self) -> float:
         """A lower bound on K's eigenvalues."""

@@ -348,7 +348,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             error = report["variance_error"]
             lines.append(f"estimated the variance, an average over nodes, has a standard error of {error:.1%}")
         if "evidence_error" in report:
-            moved = (f"{name} {error:.1%}" for name, error in report.get("parameter_errors", {}).items())
+            errors = report.get("parameter_errors", {})
+            moved = (f"{name} {error:.1%}" for name, error in errors.items() if name not in fit.at_bounds)
             error, count = report["evidence_error"], report["probes"]
             what = ", ".join(moved) or "nothing"
             lines.append(f"estimated the evidence ± {error:.1f}, from {count} probes, which may have moved {what}")

@@ -59,7 +59,9 @@ _PER_STEP, _PER_NODE = 2e-3, 3e-7  # seconds of an evaluation through factors be
 _MOST_LARGER = 30.0  # times, beyond which it does not matter how much larger a precision is
 _TYPICAL_LENGTHSCALE = 8.0
 _COMBINATIONS = 60  # of moments that are kept, about
-_SCORINGS, _COLUMNS_OF_MANY = 8, 600  # evaluations with many observations, and columns that each multiplies, about
+_COLUMNS_OF_MANY = 1_000  # columns that are multiplied in a fit with many observations, about
+_DEGREE = 8.0  # of polynomials, relative to the square root of how far a kernel's function falls
+_PER_EVALUATION = 0.03  # seconds of an evaluation through moments beside dense matrices
 _SOON = 5.0  # seconds of a fit that need not be faster
 _UNEQUAL = 10.0  # largest degree, relative to the mean, from which on the plain Laplacian is a poor guide
 _STEEP = (
@@ -306,12 +308,12 @@ def _moments_seconds(problem: Problem) -> float:
     largest = 2.0 if problem.normalized or _is_unequal(problem) else 2.0 * float(graph.degrees.max(initial=0.0))
     scale = np.sqrt(largest * _TYPICAL_LENGTHSCALE**2 / 3.0)
     nnz = 2 * graph.n_edges + graph.n_nodes
-    if observed <= MomentsEngine.most_dense:
-        products = product_seconds(nnz, observed, int(12.0 * scale))
-        return products + _evaluations(problem) * 3.0 * float(observed) ** 3 * _PER_FLOP
-    if not problem.exact:
+    if observed > MomentsEngine.most_dense and not problem.exact:
         return np.inf  # variances at all observations are out of reach
-    return _SCORINGS * product_seconds(nnz, _COLUMNS_OF_MANY, int(8.0 * scale))
+    dense = observed <= MomentsEngine.most_dense
+    products = product_seconds(nnz, observed if dense else _COLUMNS_OF_MANY, int(_DEGREE * scale))
+    flops = 3.0 * problem.updates * float(observed if dense else 0) ** 3
+    return products + _evaluations(problem) / problem.updates * (_PER_EVALUATION + flops * _PER_FLOP)
 
 
 def _moments_cost(problem: Problem) -> EngineCost:

@@ -18,6 +18,7 @@ from graphmatern.likelihoods._base import Expectation, Likelihood, smallest_vari
 from graphmatern.likelihoods._gumbel import gumbel_factors
 from graphmatern.likelihoods._largest import common_grid, grid_sizes, largest_with_derivatives, probabilities_of_largest
 from graphmatern.likelihoods._orthant import orthant
+from graphmatern.sparse import Crew, available_threads, single_threaded_blas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from graphmatern.likelihoods._base import Near
 
 __all__ = ["Bernoulli", "Categorical", "MultinomialProbit", "RobustMax", "Softmax", "differences"]
+
+_MANY_NODES = 500  # whose probabilities several threads find
 
 
 class Categorical(Likelihood):
@@ -239,11 +242,15 @@ class MultinomialProbit(_PerClass):
         """
         found = np.empty(mean.shape)
         spread = covariance + np.eye(self.n_classes)
-        for c in range(self.n_classes):
+
+        def find(c: int, _worker: int = 0) -> None:
             ahead = differences(self.n_classes, c)
             # Probabilities are stationary where updates end, so that their errors are squares of the tolerance.
             conditions = orthant(mean @ ahead.T, ahead @ spread @ ahead.T, tolerance=1e-4)
             found[:, c] = np.exp(conditions.log_probability)
+
+        with Crew(available_threads() if len(mean) >= _MANY_NODES else 1) as crew, single_threaded_blas():
+            crew.run(self.n_classes, find)
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import log_ndtr
 
+from graphmatern.sparse import small_inverses
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -75,10 +77,10 @@ def orthant(
     eye = np.eye(mean.shape[1])
     found, live = np.empty(len(mean)), np.arange(len(mean))
     alphas, betas = np.zeros((2, *mean.shape)) if start is None else (start[0].copy(), start[1].copy())
-    alpha, beta, inverse = alphas, betas, np.linalg.inv(covariance)
+    alpha, beta, inverse = alphas, betas, small_inverses(covariance)
     shift = np.einsum("nij,nj->ni", inverse, mean)
     for number in range(1, _UPDATES + 1):
-        posterior = np.linalg.inv(inverse + alpha[:, :, None] * eye)
+        posterior = small_inverses(inverse + alpha[:, :, None] * eye)
         m, v = np.einsum("nij,nj->ni", posterior, shift + beta), np.einsum("nii->ni", posterior)
         left = 1.0 - alpha * v
         own_mean, own_variance = (m - v * beta) / left, v / left

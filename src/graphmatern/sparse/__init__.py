@@ -24,12 +24,14 @@ from graphmatern.sparse._blas import single_threaded_blas
 from graphmatern.sparse._blocks import BlockAnalysis, BlockFactor, BlockInverse
 from graphmatern.sparse._factor import Factor, SelectedInverse
 from graphmatern.sparse._filter import ChebyshevFilter
+from graphmatern.sparse._inverses import small_inverses
 from graphmatern.sparse._pattern import power_nnz
 from graphmatern.sparse._powers import MatrixPolynomial
 from graphmatern.sparse._products import ChebyshevProducts
 from graphmatern.sparse._resources import Cost, available_memory, available_threads, format_bytes
 from graphmatern.sparse._row_blocks import Rows, signs_of
 from graphmatern.sparse._rows import AddedRows, SharedRows, product_seconds
+from graphmatern.sparse._threads import Crew
 from graphmatern.sparse._triangles import cubed_diagonal
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "ChebyshevFilter",
     "ChebyshevProducts",
     "Cost",
+    "Crew",
     "Factor",
     "MatrixPolynomial",
     "Rows",
@@ -59,4 +62,5 @@ __all__ = [
     "separator_cost",
     "signs_of",
     "single_threaded_blas",
+    "small_inverses",
 ]

@@ -35,7 +35,7 @@ __all__ = ["ChebyshevProducts"]
 
 _KEPT_SHARE = 0.25  # of the memory, for blocks that are kept to go on from
 _WAITING = 2**20  # entries that are summed up at once, by one product of dense matrices
-_COLUMNS = 32  # of a block; with fewer, loading indices costs more than using them
+_ROW_BYTES = 256  # of a block; with fewer, loading indices costs more than using them
 
 
 def _uncounted(_columns: int) -> None:
@@ -110,8 +110,12 @@ class ChebyshevProducts:
     def scattered(self, nodes: Longs, columns: Floats) -> Any:
         """A block of columns that are not 0 at some nodes, each once; shape (n, k)."""
         found = self._zeros(self.n, columns.shape[1])
-        found[self._rows(nodes)] = self._block(columns)
+        self.put(found, nodes, columns)
         return found
+
+    def put(self, block: Any, nodes: Longs, columns: Floats) -> None:
+        """Set rows of a block, each once."""
+        block[self._rows(nodes)] = self._block(columns)
 
     def taken(self, block: Any, nodes: Longs) -> Floats:
         """Rows of a block; shape (n_x, k)."""
@@ -128,9 +132,13 @@ class ChebyshevProducts:
         """A block, back from the device."""
         return np.asarray(block)
 
+    def _own_dots(self, a: Any, b: Any) -> Floats:
+        """Inner products of the columns of two blocks over the rows that are here, in double precision; shape (k,)."""
+        return np.asarray(np.einsum("ij,ij->j", a, b, dtype=np.float64))
+
     def _dots(self, a: Any, b: Any) -> Floats:
         """Inner products of the columns of two blocks, in double precision; shape (k,)."""
-        return self.rows.total(np.asarray(np.einsum("ij,ij->j", a, b, dtype=np.float64)))
+        return self.rows.total(self._own_dots(a, b))
 
     def _rows(self, nodes: Longs) -> Any:
         """What rows of a block are taken by."""
@@ -156,14 +164,15 @@ class ChebyshevProducts:
 
     def _in_blocks(self, count: int, work: Callable[[slice, Crew | None], None]) -> None:
         """Call ``work`` for slices of columns: on a processor each where there are many, else on all for each."""
+        most = _ROW_BYTES // self._dtype.itemsize
         with Crew(self._n_threads) as crew:
-            if count > _COLUMNS and self._n_threads > 1:
-                starts = range(0, count, min(_COLUMNS, -(-count // self._n_threads)))
+            if count > most and self._n_threads > 1:
+                starts = range(0, count, min(most, -(-count // self._n_threads)))
                 width = starts.step
                 crew.run(len(starts), lambda task, _: work(slice(starts[task], min(starts[task] + width, count)), None))
             else:
-                for start in range(0, count, _COLUMNS):
-                    work(slice(start, min(start + _COLUMNS, count)), crew if self._n_threads > 1 else None)
+                for start in range(0, count, most):
+                    work(slice(start, min(start + most, count)), crew if self._n_threads > 1 else None)
 
     def _may_keep(self, n_columns: int) -> bool:
         """Whether there is memory to keep two blocks of so many columns."""
@@ -382,7 +391,7 @@ class ChebyshevProducts:
             for k in range(degree + 1):
                 if k:
                     current, previous = self._advance(current, previous, k, crew=crew)
-                found[k, part] = self._numbers((other * current[rows]).sum(0))
+                found[k, part] = self._own_dots(other, current[rows])
 
         with self._counting("products", left.shape[1], degree):
             self._in_blocks(left.shape[1], work)

@@ -18,6 +18,7 @@ from dense_process import DenseSites, assert_close, exact
 from graphmatern.errors import NumericalError, NumericalWarning, ResourceError
 from graphmatern.inference import Observations, Problem, Search
 from graphmatern.inference.moments import engine as moments_engine
+from graphmatern.inference.moments import krylov
 from graphmatern.inference.moments.engine import MomentsEngine
 from graphmatern.inference.moments.krylov import Accuracy, KrylovProcess, conjugate_gradients
 from graphmatern.likelihoods import Gaussian
@@ -162,6 +163,59 @@ def test_a_fit_keeps_to_its_stated_errors(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("few_are_many")
+def test_rough_searches_end_where_exact_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"integrate": False, **OPTIONS}
+    made: list[tuple[bool, int, str]] = []
+    at = MomentsEngine.at
+
+    def noted(engine: MomentsEngine, position: Floats) -> Any:
+        process = at(engine, position)
+        if isinstance(process, KrylovProcess):
+            made.append((engine.rough, process.degree, process.operator.products._dtype.name))
+        return process
+
+    monkeypatch.setattr(MomentsEngine, "at", noted)
+    found: Any = gm.GraphGPRegressor(HUBS, SMOOTH, **options).fit(NODES, VALUES)
+    rough, exact_ones = ([one for one in made if one[0] == which] for which in (True, False))
+    assert {one[2] for one in rough} == {"float32"}
+    assert {one[2] for one in exact_ones} == {"float64"}
+    assert len(rough) > len(exact_ones) >= 1
+    assert made[-1] in exact_ones
+    assert found._fit.report["truncation_error"] <= Accuracy().kernel
+    monkeypatch.setattr(MomentsEngine, "begin_roughly", lambda _: None)
+    exactly: Any = gm.GraphGPRegressor(HUBS, SMOOTH, **options).fit(NODES, VALUES)
+    errors = exactly.standard_errors()
+    for name, value in exactly.kernel_.values().items():
+        if name in errors:
+            assert abs(np.log(found.kernel_.values()[name] / value)) < 0.1 * errors[name], name
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_combinations_of_columns_are_not_solved_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = observed()
+    engine = MomentsEngine(problem(made), made.groups)
+    predictive: Any = engine.at(engine.start).predictive(0, np.full(len(NODES), 1.0 / NOISE))
+    columns = np.random.default_rng(0).standard_normal((len(NODES), 3))
+    some = np.arange(600)
+    first = predictive.means(some, columns[:, :2])
+    solved, inner = [], krylov.conjugate_gradients
+
+    def counted(*given: Any) -> Any:
+        solved.append(given[1].shape[1])
+        return inner(*given)
+
+    monkeypatch.setattr(krylov, "conjugate_gradients", counted)
+    combined = predictive.means(some, columns[:, :2] @ np.array([[2.0], [-0.5]]))
+    assert solved == []
+    assert_close(combined[:, 0], 2.0 * first[:, 0] - 0.5 * first[:, 1], 1e-8)
+    both = predictive.means(some, columns[:, [0, 2]])
+    assert solved == [1]
+    assert_close(both[:, 0], first[:, 0], 1e-8)
+    fresh = engine.at(engine.start).predictive(0, np.full(len(NODES), 1.0 / NOISE))
+    assert_close(both[:, 1], fresh.means(some, columns[:, [2]])[:, 0], 1e-7)
+
+
+@pytest.mark.usefixtures("few_are_many")
 def test_standard_errors_are_numbers_or_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Derivatives in single precision are too rough to take differences of; the Fisher information is not."""
     options = {"integrate": False, **OPTIONS}
@@ -169,6 +223,9 @@ def test_standard_errors_are_numbers_or_said_to_be_missing(monkeypatch: pytest.M
     bounds = {"noise": (1e-6, 1e-3)}
     held = gm.GraphGPRegressor(HUBS, SMOOTH, dtype="float32", bounds=bounds, **options).fit(NODES, VALUES)
     assert "noise ended at a bound: no standard error" in held.summary()
+    moved = next(line for line in held.summary().splitlines() if "may have moved" in line)
+    assert "lengthscale" in moved
+    assert "noise" not in moved
     with pytest.warns(NumericalWarning, match=r"without a standard error.*: noise \(at a bound\)\."):
         errors = held.standard_errors()
     assert np.isnan(errors.pop("noise"))

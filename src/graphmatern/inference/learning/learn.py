@@ -57,7 +57,7 @@ _ALL_NOISE = 0.1  # prior variance, relative to the noise, at which a search may
 _LESS = 3.0  # by which the logarithm of the noise is lowered to look for it
 _ENOUGH_TO_START = 1e-2  # nats to be gained at which a search for a start may stop
 _ENOUGH_NEARBY = 2e-4  # at which one with a good picture of the curvature may
-_CHEAP = 1.0  # predicted seconds of fits on both Laplacians; searches that go far take several times as long
+_CHEAP = 2.0  # predicted seconds of fits on both Laplacians
 _ROUNDS = 4  # restarts of the sites, at most
 
 

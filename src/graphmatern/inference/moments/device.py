@@ -126,7 +126,7 @@ class DeviceProducts(ChebyshevProducts):
     def _numbers(self, block: torch.Tensor) -> Floats:
         return np.asarray(block.to("cpu", torch.float64).numpy())
 
-    def _dots(self, a: torch.Tensor, b: torch.Tensor) -> Floats:
+    def _own_dots(self, a: torch.Tensor, b: torch.Tensor) -> Floats:
         return self._numbers((a * b).sum(0, dtype=torch.float64))
 
     def _rows(self, nodes: Longs) -> torch.Tensor:

@@ -57,7 +57,7 @@ __all__ = ["MomentsEngine", "probe_errors"]
 
 _TOLERANCE_OF_PREDICTIONS = 1e-12  # less than of K, as leaving one observation out magnifies errors
 # While a search is under way, kernels need not be exact; see `rough_error`.
-_WHILE_SEARCHING = 1e-3
+_WHILE_SEARCHING, _WITH_MANY = 1e-3, 1e-4
 _SAVED, _MORE_EVALUATIONS = 30, 5  # degrees that this saves, about, and evaluations that it adds
 _PER_FLOP = 1e-10  # seconds
 _PART = 200  # of many observed nodes, which are fitted first
@@ -106,8 +106,10 @@ class MomentsEngine(Engine):
         self._tolerance = self.accuracy.kernel if self._many else TOLERANCE
         # Further away, moments of higher degrees are needed, perhaps for nothing.
         self.longest_step = 2.0 if self._many else 0.7
-        self.to_gain = 2e-4 if self._many else 1e-7
+        # An evidence that probes move by nats is not worth more evaluations, and the step that is left is taken.
+        self.to_gain = 5e-3 if self._many else 1e-7
         self._errors: dict[str, Any] = {}
+        self._information: Floats | None = None
         self._check_size()
         self._degree = 0
         self._per_degree = self._operator.products.seconds(self._n_columns, 1)
@@ -230,20 +232,26 @@ class MomentsEngine(Engine):
                 "normalized=True; (c) a road-like graph: use engine='markov'."
             )
         if self._many:
-            self._degree = degree
+            # Never lowered while rough: an objective that jumps with the degree leads a search astray.
+            self._degree = self._rough(degree, self._degree) if self._roughly else degree
             return
         degree = self._rough(degree) if self._roughly else ample_degree(degree, self._most_degree)
         self._degree = max(self._degree, degree)
         self._observed.make(self._operator, self._degree, self._combinations(position))
 
-    def _rough(self, most: int) -> int:
+    def _rough(self, most: int, least: int = FIRST_DEGREE) -> int:
         """Degree that is enough while a search is under way."""
-        return max(FIRST_DEGREE, rough_degree(self._kernel.spectral_weights, self._operator, most, _WHILE_SEARCHING))
+        tolerance = _WHILE_SEARCHING if not self._many else _WITH_MANY
+        return max(least, rough_degree(self._kernel.spectral_weights, self._operator, most, tolerance))
 
     def begin_roughly(self) -> None:
         """Let kernels be rough until `refine`, where products take longer than the evaluations that this adds."""
+        if self._many:
+            count = self._operator.rows.total(len(self._observed.nodes))
+            self.rough = self._roughly = count > self.accuracy.n_probes
+            return
         evaluation = 3.0 * _PER_FLOP * self._problem.updates * float(self.matrix_size) ** 3
-        self._roughly = not self._many and _SAVED * self._per_degree > _MORE_EVALUATIONS * evaluation
+        self._roughly = _SAVED * self._per_degree > _MORE_EVALUATIONS * evaluation
 
     def release(self) -> None:
         """Give back what moments of higher degrees would go on from."""
@@ -282,7 +290,9 @@ class MomentsEngine(Engine):
             return self._prior(here)
 
         if self._many:
-            return KrylovProcess(self._operator, self.groups, values, self.accuracy, prior)
+            how = self._operator, self.accuracy
+            operator, accuracy = (how[0].single, how[1].while_searching()) if self._roughly else how
+            return KrylovProcess(operator, self.groups, values, accuracy, prior)
         return MomentProcess(self._observed, self.groups, values, prior)
 
     def _prior(self, position: Floats) -> PriorField:
@@ -335,13 +345,16 @@ class MomentsEngine(Engine):
 
     def refine(self, conditioned: Callable[[], Sequence[tuple[Conditioned, int]]]) -> bool:
         """Exact kernels from here on; more probes where these move the optimum by much of what the data leave open."""
-        if self._roughly:
-            self._roughly = False
+        again = False
+        if self._many:
+            many = [(one, r) for one, r in conditioned() if isinstance(one, KrylovConditioned)]
+            if self._roughly:  # and later on: no more than an idea is needed
+                self._information = information_of(many)
+            where = self._problem, self.coordinates, self.accuracy
+            self._errors, self.accuracy, again = probe_errors(*where, many, self._information)
+        if self._roughly and not again:
+            self.rough = self._roughly = False
             return True
-        if not self._many:
-            return False
-        many = [(one, r) for one, r in conditioned() if isinstance(one, KrylovConditioned)]
-        self._errors, self.accuracy, again = probe_errors(self._problem, self.coordinates, self.accuracy, many)
         return again
 
     def refinement(self) -> dict[str, Any]:
@@ -351,6 +364,7 @@ class MomentsEngine(Engine):
     def refine_as(self, refinement: dict[str, Any]) -> None:
         """Be as an engine was that returned this from `refinement`."""
         self._roughly, self._errors = refinement["roughly"], refinement["errors"]
+        self.rough = self._many and self._roughly
         self.accuracy = replace(self.accuracy, n_probes=refinement["n_probes"])
 
     def _warn_of_noise(self, absolute: float) -> None:
@@ -363,11 +377,17 @@ class MomentsEngine(Engine):
             )
 
 
+def information_of(many: Sequence[tuple[KrylovConditioned, int]]) -> Floats:
+    """Fisher information of several groups, each with its replicates, together."""
+    return np.asarray(sum(r * one.information() for one, r in many))
+
+
 def probe_errors(
     problem: Problem,
     coordinates: Sequence[Coordinate],
     accuracy: Accuracy,
     many: Sequence[tuple[KrylovConditioned, int]],
+    information: Floats | None = None,
 ) -> tuple[dict[str, Any], Accuracy, bool]:
     """Errors of an optimum that are due to probes, and whether there should be more of these.
 
@@ -381,6 +401,8 @@ def probe_errors(
         With how many probes.
     many : sequence of (KrylovConditioned, int)
         Groups at the optimum, after their gradients, and the replicates of each.
+    information : ndarray, shape (n_coordinates + 1, n_coordinates + 1), optional
+        Fisher information of all groups together, the noise last, where it is known.
 
     Returns
     -------
@@ -401,8 +423,8 @@ def probe_errors(
     errors: dict[str, Any] = {"probes": count, "evidence_error": float(of_evidence.std(ddof=1) / np.sqrt(count))}
     if problem.search.optimizer is None or not labels:
         return errors, accuracy, False
-    information = np.asarray(sum(r * one.information() for one, r in many))[:size, :size]
-    covariance = np.linalg.inv(with_curvature(information))
+    information = information_of(many) if information is None else information
+    covariance = np.linalg.inv(with_curvature(information[:size, :size]))
     moved = covariance @ (of_gradient.T @ of_gradient / (count * (count - 1))) @ covariance
     own_errors, known = np.sqrt(np.diag(moved)), np.sqrt(np.diag(covariance))
     errors["parameter_errors"] = dict(zip(labels, map(float, own_errors), strict=True))

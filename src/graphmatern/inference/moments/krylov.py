@@ -9,8 +9,9 @@ standard errors are known.
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,6 +67,10 @@ class Accuracy:
     information: float = 1e-2
     predictions: float = 1e-9
     n_informed: int = 4
+
+    def while_searching(self) -> Accuracy:
+        """What is enough to tell about where an optimum is."""
+        return replace(self, data=1e-4, probes=1e-3)
 
 
 class Iterations(NamedTuple):
@@ -180,6 +185,11 @@ class ProductProcess(Process):
     def n_free(self) -> int:
         """Free parameters of the kernel."""
 
+    def roughly(self, share: float) -> ProductProcess:
+        """The same, off by no more than a share of the average prior variance, where that is faster; no derivatives."""
+        del share
+        return self
+
     @abstractmethod
     def times(self, nodes: Longs, columns: Floats) -> Floats:
         """K between some nodes, each once, times columns; shape (n, k)."""
@@ -232,6 +242,12 @@ class KrylovProcess(ProductProcess):
         """Put sites on a group; see `Process.condition`."""
         return KrylovConditioned(self, self.groups[group], precision)
 
+    def roughly(self, share: float) -> KrylovProcess:
+        """Fewer coefficients, in single precision."""
+        twin = copy.copy(self)
+        twin.operator, twin.coefficients = self.operator.single, self.operator.leading(self.coefficients, share)
+        return twin
+
     @cached_property
     def _prior(self) -> PriorField:
         return self._make_prior()
@@ -280,6 +296,10 @@ class KrylovConditioned(Conditioned):
         self._n_nodes = self._rows.total(len(self.nodes))
         self._complete = self._rows.total(int((self._root > 0.0).sum())) == self._n_nodes
 
+    def roughly(self, share: float) -> KrylovConditioned:
+        """The same under a process that is rough; see `ProductProcess.roughly`."""
+        return KrylovConditioned(self._process.roughly(share), self.group, self.precision)
+
     @property
     def count(self) -> int:
         """Observations, whoever holds them."""
@@ -297,7 +317,7 @@ class KrylovConditioned(Conditioned):
         """B times columns."""
         return np.asarray(columns + self._root * self._process.times(self.nodes, self._root * columns))
 
-    def solve_whitened(self, columns: Floats, tolerance: float) -> Floats:
+    def solve_whitened(self, columns: Floats, tolerance: float | Floats) -> Floats:
         """Solve B u = b for columns b; shape (n_distinct, k)."""
         return conjugate_gradients(self._times, columns, tolerance, self._rows).solution
 
@@ -313,8 +333,11 @@ class KrylovConditioned(Conditioned):
 
     def whiten(self, potentials: Floats) -> Floats:
         """D⁻¹ times the sums of potentials at each node; shape (n_distinct, k)."""
-        root = self._root
-        return np.divide(self._sum(potentials), root, out=np.zeros((len(root), potentials.shape[1])), where=root > 0.0)
+        return self.over_root(self._sum(potentials))
+
+    def over_root(self, columns: Floats) -> Floats:
+        """D⁻¹ times columns, 0 where a node has no site; shape (n_distinct, k)."""
+        return np.divide(columns, self._root, out=np.zeros(columns.shape), where=self._root > 0.0)
 
     def unwhiten(self, solved: Floats) -> Floats:
         """What K maps to the means of all nodes, D u; shape (n_distinct, k)."""

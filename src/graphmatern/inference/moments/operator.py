@@ -6,6 +6,7 @@ it is linear in the values w = a Ψ(λ) there, so K = Σ w P with matrices P tha
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,13 @@ class LaplacianOperator:
         self._estimates: Floats | None = None  # of traces, from each probe, and blocks to go on from
         self._kept: dict[int, tuple[Any, Any]] = {}
 
+    @cached_property
+    def single(self) -> LaplacianOperator:
+        """The same with products in single precision, where that is faster."""
+        twin = copy.copy(self)
+        twin.products = self.products.single
+        return twin
+
     @property
     def rows(self) -> Rows:
         """Who holds which nodes; where that is not all in one place, arguments and results are of those here."""
@@ -166,6 +174,12 @@ class LaplacianOperator:
     def _average(self) -> float:
         """The average eigenvalue."""
         return float(0.5 * self.high * (1.0 + self.rows.total(float(self.products.diagonal.sum())) / self.rows.n))
+
+    def leading(self, coefficients: Floats, share: float) -> Floats:
+        """As many coefficients as leave out no more than a share of the average prior variance."""
+        average = abs(float(coefficients @ self.traces(len(coefficients) - 1)[0])) / self.rows.n
+        left_out = np.append(np.cumsum(np.abs(coefficients[::-1]))[::-1][1:], 0.0)
+        return coefficients[: 1 + int(np.argmax(left_out <= share * average))]
 
     def unscaled(self, matrices: Floats, nodes: Longs) -> Floats:
         """A^(−½) X A^(−½) for matrices between some nodes; shape (..., n, n)."""

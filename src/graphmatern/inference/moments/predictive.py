@@ -31,7 +31,8 @@ __all__ = ["KrylovPredictive", "MomentPredictive"]
 _AT_ONCE = 64
 _SOLVED_NODES = 256  # posterior variances of so many nodes are solved for one by one
 _PROBES, _SEED = 256, 12  # for the variances of many observed nodes
-_ROUGHLY = 1e-4  # residuals, relative, of estimates: small beside variances at the observations, too
+_ROUGHLY, _AT_DATA = 1e-3, 1e-4  # residuals, relative, of estimates
+_SMALL = 1e-3  # error of what probes are multiplied with, relative to the average prior variance
 _SECONDS, _MOST, _ITERATIONS = 8.0, 1_024, 15  # for estimates better than they must be: time, probes, and of each
 
 
@@ -163,6 +164,8 @@ class KrylovPredictive(Predictive):
     def __init__(self, prior: PriorField, conditioned: KrylovConditioned) -> None:
         self._prior, self._conditioned = prior, conditioned
         self._exactly = conditioned.accuracy.predictions
+        none = np.zeros((len(conditioned.nodes), 0))
+        self._known = none, none  # columns b that were solved for, and solutions
 
     def _spread(self, solved: Floats, nodes: Longs) -> Floats:
         """K between some nodes and those observed, times D u; shape (n_nodes, k)."""
@@ -170,8 +173,21 @@ class KrylovPredictive(Predictive):
 
     def means(self, nodes: Longs, potentials: Floats) -> Floats:
         """Means of f at some nodes; shape (n_nodes, k)."""
-        conditioned = self._conditioned
-        return self._spread(conditioned.solve_whitened(conditioned.whiten(potentials), self._exactly), nodes)
+        return self._spread(self._solved(self._conditioned.whiten(potentials)), nodes)
+
+    def _solved(self, columns: Floats) -> Floats:
+        """Solve B u = b for columns b, from what was solved before: means are asked for with combinations of others."""
+        (known, solved), rows = self._known, self._prior.rows
+        share = np.linalg.pinv(rows.total(known.T @ known), rcond=1e-14) @ rows.total(known.T @ columns)
+        left = columns - known @ share
+        sizes, enough = rows.dots(left, left), self._exactly**2 * rows.dots(columns, columns)
+        new = sizes > enough
+        found = solved @ share
+        if new.any():
+            found[:, new] += self._conditioned.solve_whitened(left[:, new], np.sqrt(enough[new] / sizes[new]))
+            kept = slice(None if known.shape[1] < _AT_ONCE else 0)
+            self._known = np.hstack([known[:, kept], columns]), np.hstack([solved[:, kept], found])
+        return np.asarray(found)
 
     def _explained_by_data(self, covariances: Floats, tolerance: float) -> Floats:
         """Solve for covariances with the observed nodes: B⁻¹ D K_x·; shape (n_distinct, k)."""
@@ -185,11 +201,17 @@ class KrylovPredictive(Predictive):
         masses, products = operator.graph.masses, operator.products
         root = 1.0 if masses is None else products.block(np.sqrt(masses)[:, None])
 
+        prior, conditioned = self._prior.roughly(_SMALL), self._conditioned.roughly(_SMALL)
+        sites = np.flatnonzero(conditioned.node_precision)
+
         def times(block: Any) -> Any:
-            prior = self._prior.apply(root * block)
-            solved = self._explained_by_data(products.taken(prior, observed), _ROUGHLY)
-            explained = self._prior.apply(products.scattered(observed, self._conditioned.unwhiten(solved)))
-            return root * (prior - explained)
+            # Probes differ by far more than single precision, truncated polynomials and large residuals.
+            image = prior.apply(root * block)
+            solved = conditioned.solve_whitened(conditioned.unwhiten(products.taken(image, observed)), _ROUGHLY)
+            image -= prior.apply(products.scattered(observed, conditioned.unwhiten(solved)))
+            # At the data a small difference would be left of this: K − KD B⁻¹ DK = D⁻¹ B⁻¹ DK there.
+            products.put(image, observed[sites], conditioned.over_root(solved)[sites])
+            return root * image
 
         # No node is known better than by its own sites with all others given, where K⁻¹ is at its largest.
         precision = np.zeros(self._prior.n_nodes)
@@ -210,7 +232,7 @@ class KrylovPredictive(Predictive):
         left, squares = np.zeros(len(root)), np.zeros(len(root))
         for first in range(0, _PROBES, _AT_ONCE):
             probes = rows.signs(_AT_ONCE, _SEED, first=first, at=conditioned.nodes)
-            own = probes * conditioned.solve_whitened(probes, _ROUGHLY)
+            own = probes * conditioned.solve_whitened(probes, _AT_DATA)
             left += own.sum(axis=1)
             squares += np.einsum("ij,ij->i", own, own)
         errors = np.sqrt(np.maximum(squares - left**2 / _PROBES, 0.0) / (_PROBES * (_PROBES - 1)))

@@ -102,6 +102,10 @@ class PriorField(NodePrior):
         """K times columns; shape (n_nodes, k)."""
         return self.operator.apply(self.coefficients, columns)
 
+    def roughly(self, share: float) -> PriorField:
+        """The same in single precision, off by no more than a share of the average prior variance."""
+        return PriorField(self.operator.single, self.operator.leading(self.coefficients, share), self._root)
+
     @property
     def smallest(self) -> float:
         """The kernel's function at the largest eigenvalue: mostly K's smallest."""
@@ -151,18 +155,11 @@ class PriorField(NodePrior):
 
         ``share`` is what their errors may be, relative to the average prior variance.
         """
-        every = [one._leading_coefficients(share) for one in self._family]
+        every = [self.operator.leading(one.coefficients, share) for one in self._family]
         coefficients = np.zeros((max(len(own) for own in every), len(every)))
         for place, own in enumerate(every):
             coefficients[: len(own), place] = own
         return apply(coefficients, columns)
-
-    def _leading_coefficients(self, share: float) -> Floats:
-        """As many as leave out no more than a share of the average prior variance."""
-        own = self.coefficients
-        average = abs(float(own @ self.operator.traces(len(own) - 1)[0])) / self.rows.n
-        left_out = np.append(np.cumsum(np.abs(own[::-1]))[::-1][1:], 0.0)
-        return own[: 1 + int(np.argmax(left_out <= share * average))]
 
     def between(self, left: Longs, right: Longs, *, keep: bool) -> Floats:
         """K between some nodes and others; shape (n_left, n_right).
