@@ -135,6 +135,7 @@ def test_the_slider_changes_what_exceedance_shows(likelihood: str, tmp_path: Pat
         tolerance = {"gaussian": 2e-6, "poisson": 2e-4, "integrated": 0.01}[likelihood]
         np.testing.assert_allclose(above, model.exceedance(chosen), atol=tolerance)
         seen.append(picture(page))
+        assert page.locator("thead th").last.inner_text() == f"Above {state(page, 'page.number(page.threshold)')}"
     assert (seen[0] != seen[1]).any()
     page.select_option("#side", "below")
     np.testing.assert_allclose(np.array(state(page, "[...page.above_values]")), 1.0 - above, atol=1e-6)

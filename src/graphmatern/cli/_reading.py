@@ -9,6 +9,7 @@ from graphmatern.io import GraphReading, ValueColumns, insert_sensors, read_grap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from graphmatern.cli._console import Console
     from graphmatern.cli._options import GraphOptions
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["limited_threads", "load_graph"]
 
 
-def load_graph(options: GraphOptions, console: Console, points: ValueColumns | None = None) -> GraphReading:
-    """Read a graph, insert its sensors, and say what was guessed."""
+def load_graph(
+    options: GraphOptions, console: Console, points: ValueColumns | None = None, values: Path | None = None
+) -> GraphReading:
+    """Read a graph, insert its sensors, and say what was guessed; a table of values tells what areas are called."""
     reading = read_graph(
         options.path,
         source=options.source,
@@ -31,6 +34,7 @@ def load_graph(options: GraphOptions, console: Console, points: ValueColumns | N
         area_name=options.area_name,
         contiguity=options.contiguity,
         tolerance=options.tolerance,
+        values=values,
     )
     if options.areas is not None:
         reading.graph = reading.graph.with_areas(options.areas, options.area_name)

@@ -238,7 +238,7 @@ def _check_kinds(estimator: Any, faults: FaultList) -> None:
     kernel = estimator.kernel
     if kernel is not None and not isinstance(kernel, Kernel):
         remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0)."
-        faults.add("kernel", "must be a kernel of this package", f"a {type(kernel).__name__}", remedy)
+        faults.add("kernel", "must be a kernel of this package", f"{kernel!r:.60}", remedy)
 
 
 def _check_device(estimator: Any, faults: FaultList) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["METRES_PER_DEGREE", "are_degrees", "edge_lines", "nearest_on_edges", "read_points"]
+__all__ = ["METRES_PER_DEGREE", "are_degrees", "edge_lines", "nearest_on_edges", "read_points", "rounded"]
 
 METRES_PER_DEGREE = 6_371_008.8 * np.pi / 180.0  # of latitude, on the mean sphere
 
@@ -29,6 +29,11 @@ METRES_PER_DEGREE = 6_371_008.8 * np.pi / 180.0  # of latitude, on the mean sphe
 def are_degrees(points: Floats) -> bool:
     """Whether coordinates can be longitudes and latitudes."""
     return bool((np.abs(points) <= [180.0, 90.0]).all())
+
+
+def rounded(distance: float) -> str:
+    """A distance as one would say it: without decimals where there are hundreds."""
+    return f"{distance:,.0f}" if distance >= 100.0 else f"{distance:.3g}"
 
 
 def edge_lines(rows: EdgeRows, positions: Floats | None) -> list[Floats]:

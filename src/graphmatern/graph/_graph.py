@@ -915,9 +915,11 @@ class Graph:
         if far.any():
             faults = FaultList("the points were not attached", TableError)
             worst = np.flatnonzero(far)[np.argsort(-moved[far])]
-            received = abbreviate([f"{names[k]} ({moved[k]:.4g})" for k in worst])
+            unit = " m" if self.is_geographic else ""
+            received = abbreviate([f"{names[k]} ({_attach.rounded(moved[k])}{unit} away)" for k in worst])
             remedy = "Check the coordinates, leave these out, or raise `limit`."
-            raise faults.raise_now("points", f"must lie within {limit:.4g} of an edge", received, remedy)
+            rule = f"must lie within {_attach.rounded(limit)}{unit} of an edge"
+            raise faults.raise_now("points", rule, received, remedy)
         report = pd.DataFrame(
             {"edge": rows.identifiers[edge], "fraction": share, "moved": moved, "x": spot[:, 0], "y": spot[:, 1]},
             index=names,
