@@ -1,8 +1,8 @@
 """Inner products of smoothed features between observed nodes, as a function of the filter's lengthscale.
 
-Over a range of lengthscales, Φ is a combination of a dozen functions P_r that depend on none: Φ = Σ a_r P_r. So the
-observed nodes are smoothed once, for a grid of lengthscales, which gives Y_r = P_r(Δ)[x, :] X; from then on
-zᵀz′ = Σ a_r a_s Y_r Y_sᵀ, exact to rounding, with exact derivatives in the lengthscale, for n × n numbers each.
+In the logarithm of the lengthscale, filters are analytic, and so are smoothed features and their inner products: some
+fifty lengthscales, the Chebyshev nodes of a range, determine all in between to rounding. So the observed nodes are
+smoothed once, for those; from then on zᵀz′ is interpolated, with its derivative.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.polynomial import chebyshev
 
 from graphmatern.errors import NumericalError, ResourceError
 from graphmatern.sparse import available_memory, format_bytes
@@ -26,12 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ObservedFeatures"]
 
-# Lengthscales of the grid per logarithm: as functions of it, filters are analytic in a strip, so that errors fall like
-# exp(−πk) with k of these for the Matérn filter, and half as fast for the diffusion's.
-_PER_LOGARITHM = {"matern": 9.0, "diffusion": 16.0}
-_EIGENVALUES, _SMALLEST = 400, 1e-7  # at which functions are compared, and the smallest relative to the largest
-_KEPT = 1e-13  # relative size of functions that are left out
-_ENTRIES_OF_PAIRS = 2**27  # of inner products that are kept
+# How far from the real line, in logarithms of the lengthscale, the first singularities of filters are. The diffusion's
+# has none, but grows from there on.
+_STRIP = {"matern": 0.5 * np.pi, "diffusion": 0.25 * np.pi}
+_DIGITS = 14  # of interpolated numbers, relative to the largest in the range
+_ENTRIES_OF_PAIRS = 2**27  # of inner products that are kept; where there are more, smoothed features are
 
 
 class ObservedFeatures:
@@ -51,9 +51,7 @@ class ObservedFeatures:
         self.smoother, self._nodes, self.kernel = smoother, nodes, kernel
         self.spread = smoother.matrix.spread(kernel.takes_differences)
         self._low, self._high = np.inf, 0.0
-        points = np.append(0.0, np.geomspace(_SMALLEST, 1.0, _EIGENVALUES)) * smoother.high
-        self._points = torch.from_numpy(points)
-        self._directions = torch.zeros(0)
+        self._lagrange = np.ones((1, 1))  # Chebyshev coefficients of the polynomials that are 1 at one node
         self._pairs: torch.Tensor | None = None
         self._rows: torch.Tensor | None = None
 
@@ -69,68 +67,68 @@ class ObservedFeatures:
             )
         wider = self.smoother.wider
         self._low, self._high = min(self._low, smoothing / wider), max(self._high, min(wider * smoothing, longest))
+        grid = np.ones(1)
         if self.kernel.filter == "none":
             self._low, self._high = 0.0, np.inf
-            grid = np.ones(1)
         else:
-            count = 2 + int(np.ceil(_PER_LOGARITHM[self.kernel.filter] * np.log(self._high / self._low)))
-            ends = np.log(self._low), np.log(self._high)
-            angles = np.pi * (np.arange(count) + 0.5) / count
-            grid = np.exp(0.5 * (ends[0] + ends[1]) + 0.51 * (ends[1] - ends[0]) * np.cos(angles))
-            grid = np.minimum(grid, longest)
-        with torch.no_grad():
-            values = np.stack([self.kernel.phi(self._points, float(one)).numpy() for one in grid], axis=1)
-        left, sizes, right = np.linalg.svd(values, full_matrices=False)
-        keep = sizes > _KEPT * sizes[0]
-        self._directions = torch.from_numpy(left[:, keep].T.copy())
-        self._smooth(grid, right[keep].T / sizes[keep])
+            middle, half = self._range()
+            scaled = _STRIP[self.kernel.filter] / half
+            count = 1 + int(np.ceil(_DIGITS * np.log(10.0) / np.arcsinh(scaled)))
+            nodes = chebyshev.chebpts1(count)
+            grid = np.minimum(np.exp(middle + half * nodes), longest)  # but for rounding they are below
+            self._lagrange = chebyshev.chebvander(nodes, count - 1).T * (2.0 / count)
+            self._lagrange[0] *= 0.5
+        self._smooth(grid.tolist())
 
-    def _smooth(self, grid: Floats, combinations: Floats) -> None:
-        """Features of the observed nodes by all functions P_r, combinations of those of a grid; inner products."""
-        n, count, matrix = len(self._nodes), combinations.shape[1], self.smoother.matrix
+    def _range(self) -> tuple[float, float]:
+        """Middle and half length, in logarithms."""
+        low, high = np.log(self._low), np.log(self._high)
+        return float(0.5 * (low + high)), float(0.5 * (high - low))
+
+    def _smooth(self, grid: list[float]) -> None:
+        """Features of the observed nodes for a grid of lengthscales, and their inner products unless those are many."""
+        n, matrix = len(self._nodes), self.smoother.matrix
         p, every = matrix.n_features, self.smoother.n_nodes
-        pairs = count * (count + 1) // 2
-        direct = pairs * n**2 > _ENTRIES_OF_PAIRS
+        direct = len(grid) * n**2 > _ENTRIES_OF_PAIRS
         wide = p if direct or p <= every else every
-        needed = 8.0 * n * (wide * (len(grid) + count) + (0 if direct else pairs * n))
+        needed = 8.0 * n * len(grid) * (wide + (0 if direct else n))
         if needed > 0.7 * available_memory():
             raise ResourceError(
                 f"smoothed features of {n:,} observed nodes need about {format_bytes(needed)} of memory, of "
                 f"{format_bytes(available_memory())} available. Use fewer observations or fewer features."
             )
-        # Y_r = L_r X with weights L_r of all nodes: what has fewer columns is kept.
+        self._pairs = self._rows = None
         if wide == p:
-            found = self.smoother.rows(self._nodes, grid.tolist())
-        else:
-            found = np.empty((len(grid), n, every))
+            rows = self.smoother.rows(self._nodes, grid)
+            if direct:
+                self._rows = torch.from_numpy(rows.reshape(len(grid), -1))
+                return
+            inner = rows @ rows.transpose(0, 2, 1)
+        else:  # weights of all nodes have fewer columns
+            weights = np.empty((len(grid), n, every))
             width = max(32, self.smoother.width // len(grid))
             for start in range(0, n, width):
                 part = slice(start, start + width)
-                found[:, part] = self.smoother.weights(self._nodes[part], grid.tolist()).transpose(0, 2, 1)
-        left = (combinations.T @ found.reshape(len(grid), -1)).reshape(count, n, wide)
-        self._pairs = self._rows = None
-        if direct:
-            self._rows = torch.from_numpy(left.reshape(count, -1))
-            return
-        inner = np.empty((pairs, n, n))
-        place = 0
-        for s in range(count):
-            own = left[s].T
-            right = own if wide == p else matrix.times(matrix.transposed_times(own))
-            for r in range(s + 1):
-                product = left[r] @ right
-                inner[place] = 0.5 * (product + product.T) if r == s else product + product.T
-                place += 1
-        self._pairs = torch.from_numpy(inner.reshape(pairs, -1))
+                weights[:, part] = self.smoother.weights(self._nodes[part], grid).transpose(0, 2, 1)
+            inner = np.stack([one @ matrix.times(matrix.transposed_times(one.T)) for one in weights])
+        self._pairs = torch.from_numpy(inner.reshape(len(grid), -1))
+
+    def _weights(self) -> torch.Tensor:
+        """Of the lengthscales of the grid, differentiable; shape (n_grid,)."""
+        if self.kernel.filter == "none":
+            return torch.ones(1, dtype=torch.float64)
+        middle, half = self._range()
+        place = (self.kernel.smoothing.log() - middle) / half
+        at = place.item()
+        slopes = chebyshev.chebval(at, chebyshev.chebder(self._lagrange))
+        return torch.from_numpy(chebyshev.chebval(at, self._lagrange)) + torch.from_numpy(slopes) * (place - at)
 
     def inner(self) -> torch.Tensor:
-        """zᵀz′, differentiable in the kernel's parameters; shape (n, n)."""
+        """zᵀz′, differentiable once in the kernel's parameters; shape (n, n)."""
         n = len(self._nodes)
         self._cover(float(self.kernel.smoothing.item()))
-        weights = self._directions @ self.kernel.phi(self._points)
         if self._rows is not None:
-            features = (weights @ self._rows).reshape(n, -1)
+            features = (self._weights() @ self._rows).reshape(n, -1)
             return features @ features.T
         assert self._pairs is not None
-        first, second = np.tril_indices(len(weights))
-        return ((weights[first] * weights[second]) @ self._pairs).reshape(n, n)
+        return (self._weights() @ self._pairs).reshape(n, n)

@@ -54,6 +54,7 @@ __all__ = [
 ]
 
 _CLEARLY = 0.8  # of the squared distance to a fixed point that may be left by an update
+_LEAST_PRECISION = 1e-30  # of a site, to divide by
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,47 +315,58 @@ class CoupledProcesses:
 
     def __init__(self, k: Floats, d: Floats, t: Floats) -> None:
         n, n_classes = d.shape
+        on_diagonal = np.diag_indices(n)
         information, cross = np.zeros((n, n)), np.zeros(n)
         self._inverses, explained, weights = [], [], []
         log_determinant = 0.0
         for c in range(n_classes):
-            root = np.sqrt(d[:, c])
+            root = np.sqrt(np.maximum(d[:, c], _LEAST_PRECISION))
             inner = root[:, None] * k * root
-            inner[np.diag_indices(n)] += 1.0
+            inner[on_diagonal] += 1.0
             factor = _cholesky(inner)
             log_determinant += 2.0 * float(np.log(np.diag(factor)).sum())
-            inverse, _ = la.lapack.dpotri(factor, lower=1)
-            inverse = np.tril(inverse) + np.tril(inverse, -1).T
+            inverse, _ = la.lapack.dpotri(factor, lower=1, overwrite_c=1)
+            diagonal = np.diag(inverse).copy()
+            inverse = inverse + inverse.T  # the other triangle is zero
+            inverse[on_diagonal] = diagonal
             e = root[:, None] * inverse * root  # E_c
+            # K E_c, from √d K √d = B − I with B what was inverted.
+            shrunk = inverse * root * (-1.0 / root)[:, None]
+            shrunk[on_diagonal] += 1.0
             self._inverses.append(e)
-            explained.append(e @ k)
-            weights.append(t[:, c] - explained[-1] @ t[:, c])
+            explained.append(shrunk)
+            weights.append(t[:, c] - t[:, c] @ shrunk)
             information += e
             cross += weights[-1]
         self.root = _cholesky(information)
         self.log_determinant = log_determinant + 2.0 * float(np.log(np.diag(self.root)).sum())
-        self.level = la.cho_solve((self.root, True), cross)
+        self.level = la.cho_solve((self.root, True), cross, check_finite=False)
         self._weights = np.column_stack([w - e @ self.level for w, e in zip(weights, self._inverses, strict=True)])
         self.mean = k @ self._weights
-        halves = np.stack([la.solve_triangular(self.root, one, lower=True) for one in explained])
-        self.covariance = np.einsum("cki,dki->icd", halves, halves, optimize=True)
-        own = np.stack([np.diag(k) - np.einsum("ij,ji->i", k, one) for one in explained], axis=1)
-        self.covariance[:, np.arange(n_classes), np.arange(n_classes)] += own
+        self.covariance = np.empty((n, n_classes, n_classes))
+        own = [np.diag(k) - np.einsum("ij,ij->i", one, k) for one in explained]
+        halves = [la.lapack.dtrtrs(self.root, one.T, lower=1, overwrite_b=1)[0].T for one in explained]
+        for c in range(n_classes):
+            for other in range(c + 1):
+                shared = np.einsum("ik,ik->i", halves[c], halves[other])
+                self.covariance[:, c, other] = self.covariance[:, other, c] = shared
+            self.covariance[:, c, c] += own[c]
 
     def in_covariance(self) -> Floats:
         """Derivative of the log evidence in K at fixed sites: ½ Σ (w wᵀ − E + E A⁻¹ E); shape (n, n)."""
         found = self._weights @ self._weights.T
         for e in self._inverses:
-            half = la.solve_triangular(self.root, e, lower=True)
+            half, _ = la.lapack.dtrtrs(self.root, e, lower=1)
             found += half.T @ half - e
         return np.asarray(0.5 * found)
 
 
 def _cholesky(matrix: Floats) -> Floats:
-    try:
-        return np.asarray(la.cholesky(matrix, lower=True))
-    except (la.LinAlgError, ValueError):
-        raise NumericalError("rounding leaves the classes no joint distribution: extreme parameters.") from None
+    """L with LLᵀ a symmetric matrix, whose place it takes; called hundreds of times, often for small matrices."""
+    found, fault = la.lapack.dpotrf(matrix.T, lower=1, overwrite_a=1)
+    if fault or not np.isfinite(found[-1, -1]):
+        raise NumericalError("rounding leaves the classes no joint distribution: extreme parameters.")
+    return np.asarray(found)
 
 
 def check_suits(engine: Engine) -> None:
