@@ -23,6 +23,7 @@ __all__ = [
     "check_positive",
     "check_whole",
     "describe_rows",
+    "described",
     "name_rows",
     "note_choice",
     "note_flag",
@@ -47,6 +48,19 @@ def abbreviate(items: Iterable[object], total: int | None = None) -> str:
     count = len(known) if total is None else total
     shown = ", ".join(_short_repr(item) for item in known[:_SHOWN])
     return shown if count <= _SHOWN else f"{shown}, ... ({count} in all)"
+
+
+def described(value: object) -> str:
+    """Name the type of a value, and where it is from: others have a Graph as well.
+
+    Examples
+    --------
+    >>> import networkx
+    >>> described(networkx.Graph()), described("a")
+    ('a networkx Graph', 'a str')
+    """
+    package = type(value).__module__.partition(".")[0]
+    return f"a {'' if package in ('builtins', 'graphmatern') else package + ' '}{type(value).__name__}"
 
 
 def name_rows(rows: Iterable[int]) -> str:

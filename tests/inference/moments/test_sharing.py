@@ -153,7 +153,7 @@ def test_parts_share_the_products_of_a_few_nodes(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ChebyshevProducts, "polynomials", counted)
     for part in parts:
         variances = part.variances(few)
-        column = part.covariance_times(few, few[:1], ones)  # type: ignore[attr-defined]
+        column = part.covariance_times(few, few[:1], ones)
         np.testing.assert_allclose(column[0, 0], variances[0], rtol=1e-8)
         np.testing.assert_allclose(column[:, 0], part.covariances(few)[:, 0], atol=1e-9)
     assert passes.count(1) == 1
