@@ -399,6 +399,7 @@ def test_warnings_are_lines_of_their_own(city: Path) -> None:
     result = run("info", city / "twice.csv")
     assert "warning: 1 self-loop dropped" in result.stderr
     assert "warning: 1 of 2 edges repeats a pair" in result.stderr
+    assert "their weights are added (--parallel sum)" in result.stderr
     assert json.loads(run("info", city / "twice.csv", "--json").stdout)["warnings"]
 
 
