@@ -640,10 +640,12 @@ def test_features_without_values_are_refused(city: Path, features: list[Any]) ->
 
 
 def test_a_far_sensor_is_named_with_its_distance_and_option(city: Path) -> None:
-    (city / "far.csv").write_text("sensor,x,y,speed\nnear,0.5,0.5,50\nlost,500.5,0.5,40\n")
+    x, y = pd.read_csv(city / "nodes.csv").loc[0, ["x", "y"]]
+    # The speeds could be names of nodes; but then there would be no values.
+    (city / "far.csv").write_text(f"sensor,x,y,speed\nnear,{x},{y},50\nlost,99999.5,0.5,40\n")
     result = run("fit", city / "roads.csv", city / "far.csv", "--nodes", city / "nodes.csv", "--out", city / "m.gm")
     assert result.exit_code == 3
-    assert re.search(r"`x and y` must lie within .* of an edge; received 'lost \(\d+ away\)'", result.stderr)
+    assert re.search(r"`x and y` must lie within .* of an edge; received 'lost \([\d,]+ away\)'", result.stderr)
     assert "--snap-limit" in result.stderr
 
 

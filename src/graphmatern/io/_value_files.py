@@ -191,11 +191,17 @@ def _at_nodes(
 
 def _coordinates(table: pd.DataFrame, graph: Graph, taken: list[Any]) -> tuple[Any, Any] | None:
     """Columns of coordinates, where nothing else says where values lie and the graph is a map."""
-    if node_column(table, NameMatcher(graph.nodes), taken) is not None:
-        return None
     geometry = graph._rows.geometry
     is_map = (graph.positions is not None and graph.positions.shape[1] == 2) or (geometry and None not in geometry)
-    return position_columns(table) if is_map else None
+    pair = position_columns(table) if is_map else None
+    matcher = NameMatcher(graph.nodes)
+    column = node_column(table, matcher, [*taken, *(pair or ())])
+    if pair is None or column is None:
+        return pair
+    # Values may look like names, where these are numbers: names are what leaves a column of values, too.
+    others = [one for one in table.columns if one not in (column, *pair)]
+    is_named = matcher.share(table[column]) > 0.5 and (taken or any(looks_like_numbers(table[one]) for one in others))
+    return None if is_named else pair
 
 
 def _on_nearest(
