@@ -58,6 +58,18 @@ def test_more_features_than_nodes_are_as_exact() -> None:
     np.testing.assert_allclose(found.predict(return_std=True), same.predict(return_std=True), atol=1e-8)
 
 
+def test_features_are_smoothed_alike_node_by_node_and_feature_by_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+    heavy = gm.Graph.from_adjacency(ROADS.weights, masses=RNG.uniform(0.5, 2.0, N))
+    kernel = gm.Matern(1.5, 2.0, 0.5) + gm.CosineFeatures(1.3, 0.7, filter="diffusion")
+    found = []
+    for cost in (0.0, 1e9):
+        monkeypatch.setattr("graphmatern.inference.features.smoothing._PER_FEATURE", cost)
+        model = gm.GraphGPRegressor(heavy, kernel, features=sp.csr_array(COUNTED), noise=0.1, optimizer=None)
+        model.fit(np.arange(10), Y[:10])  # fewer nodes than features
+        found.append([model.log_marginal_likelihood_, *model.predict()])
+    np.testing.assert_allclose(found[0], found[1], atol=1e-9)
+
+
 def test_units_of_measurements_do_not_matter() -> None:
     other = MEASURED * [3.0, 1e4] + [7.0, -2.0]
     constant = np.column_stack([other, np.full(N, 4.0)])

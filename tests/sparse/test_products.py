@@ -116,3 +116,12 @@ def test_traces(n_threads: int, degree: int, weighted: bool) -> None:
     weights = RNG.uniform(0.5, 2.0, N) if weighted else None
     expected = np.einsum("ip,kij,jp->kp", probes * (1.0 if weights is None else weights[:, None]), T, probes)
     close(products(n_threads).traces(weights, degree, probes), expected[: degree + 1])
+
+
+@in_threads
+@pytest.mark.parametrize("width", [1, 5, 70])
+def test_polynomials_of_which_little_is_kept(n_threads: int, width: int) -> None:
+    columns, kept = RNG.standard_normal((N, width)), RNG.standard_normal((4, N))
+    several = RNG.standard_normal((DEGREE + 1, 3))
+    found = products(n_threads).collected(several, width, lambda part: columns[:, part], lambda block: kept @ block)
+    close(found, np.einsum("ks,mi,kij,jc->smc", several, kept, T, columns))

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["FeatureEngine", "default_kernel"]
 
 _START_SMOOTHING = 2.0
-_TYPICAL = ((2.0, 1.0), (8.0, 4.0))  # lengthscales of the graph's part, and of smoothing, to start from
+# Lengthscales of the graph's part, and of smoothing, to start from; the longer first: that makes ready for the shorter.
+_TYPICAL = ((8.0, 4.0), (2.0, 1.0))
 
 
 def default_kernel(matrix: FeatureMatrix) -> Kernel:

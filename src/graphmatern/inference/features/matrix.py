@@ -40,6 +40,11 @@ class FeatureMatrix:
         """Number of columns."""
         return int(self.values.shape[1])
 
+    @property
+    def n_entries(self) -> int:
+        """Number of entries that are kept."""
+        return int(self.values.nnz if issparse(self.values) else self.values.size)
+
     @cached_property
     def _columns(self) -> Any:
         return csc_array(self.values) if self.sparse else self.values

@@ -51,7 +51,7 @@ class ObservedFeatures:
         self.smoother, self._nodes, self.kernel = smoother, nodes, kernel
         self.spread = smoother.matrix.spread(kernel.takes_differences)
         self._low, self._high = np.inf, 0.0
-        self._lagrange = np.ones((1, 1))  # Chebyshev coefficients of the polynomials that are 1 at one node
+        self._lagrange: Floats = np.ones((1, 1))  # Chebyshev coefficients of the polynomials that are 1 at one node
         self._pairs: torch.Tensor | None = None
         self._rows: torch.Tensor | None = None
 
@@ -65,8 +65,8 @@ class ObservedFeatures:
                 f"smoothing={smoothing:.3g} needs polynomials of too high a degree on this graph. Likely causes: (a) a "
                 "long lengthscale: bound it; (b) degrees over many orders of magnitude: use normalized=True."
             )
-        wider = self.smoother.wider
-        self._low, self._high = min(self._low, smoothing / wider), max(self._high, min(wider * smoothing, longest))
+        self._low = min(self._low, smoothing / self.smoother.shorter)
+        self._high = max(self._high, min(smoothing * self.smoother.longer, longest))
         grid = np.ones(1)
         if self.kernel.filter == "none":
             self._low, self._high = 0.0, np.inf
@@ -76,7 +76,7 @@ class ObservedFeatures:
             count = 1 + int(np.ceil(_DIGITS * np.log(10.0) / np.arcsinh(scaled)))
             nodes = chebyshev.chebpts1(count)
             grid = np.minimum(np.exp(middle + half * nodes), longest)  # but for rounding they are below
-            self._lagrange = chebyshev.chebvander(nodes, count - 1).T * (2.0 / count)
+            self._lagrange = np.asarray(chebyshev.chebvander(nodes, count - 1).T * (2.0 / count), dtype=np.float64)
             self._lagrange[0] *= 0.5
         self._smooth(grid.tolist())
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FeaturePart", "JointPrior"]
 
-_KEPT_FEATURES = 2**25  # entries of smoothed features that are kept, over all that share products
+_KEPT_FEATURES = 2**27  # entries of smoothed features that are kept, over all that share products
 _KEPT_ENTRIES = 2**27  # of covariances between all nodes and those observed
 _AT_ONCE = 64
 _NODES_AT_ONCE = 512
@@ -223,18 +223,15 @@ class JointPrior(NodePrior):
         """K between all nodes and some, each once; shape (n_nodes, n)."""
         found = np.empty((self.n_nodes, len(nodes)))
         features = [part.unit_columns(nodes) for part in self.parts]
+        known = None if self.graph is None else self.graph.kept_columns(nodes)
         for start in range(0, len(nodes), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            graph = self._graph_columns(nodes, part)
+            graph: Floats | float = 0.0
+            if self.graph is not None:
+                graph = self.graph.columns(nodes[part]) if known is None else known[:, part]
             own = sum(one.variance * unit[:, part] for one, unit in zip(self.parts, features, strict=True))
             found[:, part] = self._combined(graph, own)
         return found
-
-    def _graph_columns(self, nodes: Longs, part: slice) -> Floats | float:
-        if self.graph is None:
-            return 0.0
-        known = self.graph.kept_columns(nodes)
-        return self.graph.columns(nodes[part]) if known is None else known[:, part]
 
     def _kept(self, nodes: Longs) -> Floats:
         """The same, kept for the observed nodes unless there are too many."""

@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ChebyshevSmoother", "FactorSmoother", "Smoother", "smoother_for"]
 
-_TOLERANCE = 1e-11  # of Φ, which is at most 1
+_TOLERANCE = 1e-10  # of Φ, which is at most 1
 _ENTRIES_AT_ONCE = 2**25  # of a block of columns
 _SEEN = 0.5  # Φ at the smallest of some eigenvalues, where it is 1 at 0
 _LONGEST = 1e6  # lengthscale, where nothing else limits it
 _PER_ENTRY = 4.0  # cost of an entry of a factor, solved with twice, relative to one of the Laplacian in a product
 _TYPICAL_DEGREE = 100
+_PER_FEATURE = 2.0  # cost of an entry of the features in a product, relative to one of the Laplacian
 _SOON = 1.0  # seconds of a factorisation
 
 
@@ -70,12 +71,13 @@ class Smoother(ABC):
         A bound on the Laplacian's eigenvalues.
     longest : float
         The longest lengthscale that can be used.
-    wider : float
-        How many times longer and shorter lengthscales than are needed now should be made ready for.
+    shorter, longer : float
+        How many times shorter and longer lengthscales than are needed now should be made ready for.
     """
 
     longest: float = _LONGEST
-    wider: ClassVar[float] = 12.0
+    shorter: ClassVar[float] = 12.0
+    longer: ClassVar[float] = 12.0
 
     def __init__(self, problem: Problem, kernel: FeatureKernel) -> None:
         assert problem.features is not None
@@ -125,7 +127,7 @@ class Smoother(ABC):
 class ChebyshevSmoother(Smoother):
     """Any filter on any graph, by products; all lengthscales share them."""
 
-    wider = 3.0  # longer ones take higher degrees
+    shorter, longer = 8.0, 1.6  # longer ones take higher degrees
 
     def __init__(self, problem: Problem, kernel: FeatureKernel) -> None:
         super().__init__(problem, kernel)
@@ -155,12 +157,41 @@ class ChebyshevSmoother(Smoother):
             low, high = (middle, high) if self._degree(float(np.exp(middle))) is not None else (low, middle)
         return float(np.exp(low))
 
-    def _filtered(self, columns: Floats, smoothings: Sequence[float]) -> Floats:
+    def _coefficients(self, smoothings: Sequence[float]) -> Floats:
+        """Of Chebyshev polynomials; shape (degree + 1, n_smoothings)."""
         degree = max(self._degree(one) or MOST_DEGREE for one in smoothings)
         points = torch.as_tensor(self._operator.eigenvalues(degree))
         with torch.no_grad():
             values = np.stack([self._kernel.phi(points, float(one)).numpy() for one in smoothings], axis=1)
-        return self._operator.products.polynomials(coefficients_from_values(degree) @ values, columns)
+        return np.asarray(coefficients_from_values(degree) @ values)
+
+    def _filtered(self, columns: Floats, smoothings: Sequence[float]) -> Floats:
+        return self._operator.products.polynomials(self._coefficients(smoothings), columns)
+
+    def rows(self, nodes: Longs, smoothings: Sequence[float]) -> Floats:
+        """Smoothed features of some nodes; all lengthscales share products, of which only these features are kept."""
+        matrix, products = self.matrix, self._operator.products
+        coefficients = self._coefficients(smoothings)
+        by_node = len(nodes) * (products.nnz + _PER_FEATURE * matrix.n_entries)
+        root = np.ones((1, 1)) if self._root_mass is None else self._root_mass
+        own = root[nodes] if len(root) > 1 else root
+        if by_node < matrix.n_features * products.nnz:
+
+            def units(part: slice) -> Floats:
+                width = part.stop - part.start
+                found = np.zeros((self.n_nodes, width))
+                found[nodes[part], np.arange(width)] = 1.0
+                return found
+
+            def features(block: Floats) -> Floats:
+                return matrix.transposed_times(block if self._root_mass is None else root * block)
+
+            return products.collected(coefficients, len(nodes), units, features).transpose(0, 2, 1) / own
+
+        def columns(part: slice) -> Floats:
+            return root * matrix.block(part.start, part.stop)
+
+        return products.collected(coefficients, matrix.n_features, columns, lambda block: block[nodes] / own)
 
 
 class FactorSmoother(Smoother):
