@@ -263,7 +263,7 @@ def test_classes_and_hostile_names(tmp_path: Path, visit: Visit) -> None:
     page = visit(tmp_path / "page.html")
     assert page.title() == f"</title>{pages.HOSTILE}"
     assert page.locator("#legend li").all_inner_texts() == ["blue", "green", "red"]
-    assert "no positions" in page.inner_text("#layout-note")
+    assert "no map" in page.inner_text("#layout-note")
     assert "No labels reach 2 of the nodes" in page.inner_text("#warnings")
     page.fill("#search", "<SCRIPT>")
     page.press("#search", "Enter")
