@@ -32,6 +32,7 @@ LAYERS = [
     {"estimators"},
     {"interop", "reproduce", "distributed"},
     {"cli"},
+    {"__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

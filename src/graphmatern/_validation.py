@@ -23,6 +23,8 @@ __all__ = [
     "check_positive",
     "check_whole",
     "describe_rows",
+    "described",
+    "name_rows",
     "note_choice",
     "note_flag",
     "plain_array",
@@ -46,6 +48,31 @@ def abbreviate(items: Iterable[object], total: int | None = None) -> str:
     count = len(known) if total is None else total
     shown = ", ".join(_short_repr(item) for item in known[:_SHOWN])
     return shown if count <= _SHOWN else f"{shown}, ... ({count} in all)"
+
+
+def described(value: object) -> str:
+    """Name the type of a value, and where it is from: others have a Graph as well.
+
+    Examples
+    --------
+    >>> import networkx
+    >>> described(networkx.Graph()), described("a")
+    ('a networkx Graph', 'a str')
+    """
+    package = type(value).__module__.partition(".")[0]
+    return f"a {'' if package in ('builtins', 'graphmatern') else package + ' '}{type(value).__name__}"
+
+
+def name_rows(rows: Iterable[int]) -> str:
+    """Name rows by their numbers.
+
+    Examples
+    --------
+    >>> name_rows([3]), name_rows([3, 5])
+    ('row 3', 'rows 3, 5')
+    """
+    known = list(rows)
+    return f"row{'s' if len(known) > 1 else ''} {abbreviate(known)}"
 
 
 def describe_rows(bad: np.ndarray[Any, np.dtype[np.bool_]], values: Sequence[Any] | np.ndarray[Any, Any]) -> str:

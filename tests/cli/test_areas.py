@@ -136,3 +136,35 @@ def test_successes_among_trials(folder: Path) -> None:
         "more at 'district 0', 'district 1'",
     ):
         assert words in said, said
+
+
+def test_names_and_counts_are_found_by_what_the_files_share(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    names = [f"Kreis {k}" for k in range(12)]
+    features = []
+    for k, name in enumerate(names):
+        x, y = k % 4, k // 4
+        ring = [[x, y], [x + 1, y], [x + 1, y + 1], [x, y + 1], [x, y]]
+        properties = {"OBJECTID": k + 1, "AGS": f"{9000 + k:05d}", "GEN": name}
+        geometry = {"type": "Polygon", "coordinates": [ring]}
+        features.append({"type": "Feature", "properties": properties, "geometry": geometry})
+    (tmp_path / "map.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    people = rng.integers(20_000, 90_000, 12)
+    cases = rng.poisson(1e-4 * people)
+    table = pd.DataFrame({"Kreis": names, "cases": cases, "population": people, "smoking": rng.uniform(10, 30, 12)})
+    table.to_csv(tmp_path / "cases.csv", index=False)
+    options = ("--likelihood", "poisson", "--exposure", "population", "--kernel", "bym2")
+    result = run("fit", tmp_path / "map.geojson", tmp_path / "cases.csv", *options, "--predict", tmp_path / "risks.csv")
+    assert result.exit_code == 0, result.output
+    assert "areas named by 'GEN', such as 'Kreis 0'" in result.stdout
+    assert "nodes from 'Kreis', values from 'cases'" in result.stdout
+    assert "not used" not in result.stdout
+    found = pd.read_csv(tmp_path / "risks.csv")
+    np.testing.assert_allclose(found["relative_risk"], found["mean"] * people.sum() / cases.sum())
+    assert found["above_1"].between(0.0, 1.0).all()
+    # A table that uses the codes instead, in which a count is wrong.
+    wrong = table.assign(Kreis=[f"{9000 + k:05d}" for k in range(12)], cases=cases + 0.5)
+    wrong.to_csv(tmp_path / "codes.csv", index=False)
+    result = run("fit", tmp_path / "map.geojson", tmp_path / "codes.csv", *options, "--out", tmp_path / "m.gm")
+    assert "areas named by 'AGS'" in result.stdout
+    assert "`cases` must hold counts" in result.stderr

@@ -398,7 +398,8 @@ def test_warnings_are_lines_of_their_own(city: Path) -> None:
     (city / "twice.csv").write_text("from,to,length\n0,1,5\n1,0,7\n1,1,2\n")
     result = run("info", city / "twice.csv")
     assert "warning: 1 self-loop dropped" in result.stderr
-    assert "warning: 1 of 2 edges repeat a pair" in result.stderr
+    assert "warning: 1 of 2 edges repeats a pair" in result.stderr
+    assert "their weights are added (--parallel sum)" in result.stderr
     assert json.loads(run("info", city / "twice.csv", "--json").stdout)["warnings"]
 
 
@@ -593,3 +594,79 @@ def test_features_from_a_table(tmp_path: Path) -> None:
     model = gm.load(tmp_path / "model.gm")
     assert model.engine_ == "features"
     assert model.variance_shares_["features"] > 0.5
+
+
+# ---------------------------------------------------------------------- files as people have them
+def test_the_package_is_a_command() -> None:
+    found = subprocess.run([sys.executable, "-m", "graphmatern", "--version"], capture_output=True, text=True)
+    assert found.returncode == 0
+    assert gm.__version__ in found.stdout
+
+
+def test_summaries_of_commands_fit_on_a_line() -> None:
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output.partition("Commands:")[2]
+    assert "reproduce" in shown
+    assert "..." not in shown
+
+
+def test_sensors_may_be_points_of_a_map(city: Path) -> None:
+    roads = pd.read_csv(city / "nodes.csv").head(20)
+    table = roads[["x", "y"]].assign(sensor=[f"s{k}" for k in range(20)], speed=np.linspace(40.0, 60.0, 20))
+    table.to_csv(city / "points.csv", index=False)
+    points = [
+        {
+            "type": "Feature",
+            "properties": {"sensor": row.sensor, "speed": row.speed, "remark": " "},
+            "geometry": {"type": "Point", "coordinates": [row.x, row.y, 400.0]},
+        }
+        for row in table.itertuples()
+    ]
+    (city / "points.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": points}))
+    written = []
+    for name in ("points.csv", "points.geojson"):
+        options = ("--nodes", city / "nodes.csv", "--predict", city / f"{name}.out.csv")
+        result = run("fit", city / "roads.csv", city / name, *options)
+        assert result.exit_code == 0, result.output
+        written.append((city / f"{name}.out.csv").read_text())
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("features", [[], [1], [{"properties": 3, "geometry": []}], [{"geometry": {"type": "Point"}}]])
+def test_features_without_values_are_refused(city: Path, features: list[Any]) -> None:
+    (city / "none.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    result = run("fit", city / "roads.csv", city / "none.geojson", "--out", city / "m.gm")
+    assert result.exit_code == 3
+    assert "must hold values; received features without any" in result.stderr
+
+
+def test_a_far_sensor_is_named_with_its_distance_and_option(city: Path) -> None:
+    x, y = pd.read_csv(city / "nodes.csv").loc[0, ["x", "y"]]
+    # The speeds could be names of nodes; but then there would be no values.
+    (city / "far.csv").write_text(f"sensor,x,y,speed\nnear,{x},{y},50\nlost,99999.5,0.5,40\n")
+    result = run("fit", city / "roads.csv", city / "far.csv", "--nodes", city / "nodes.csv", "--out", city / "m.gm")
+    assert result.exit_code == 3
+    assert re.search(r"`x and y` must lie within .* of an edge; received 'lost \([\d,]+ away\)'", result.stderr)
+    assert "--snap-limit" in result.stderr
+
+
+def test_all_faults_of_values_are_told_at_once(city: Path) -> None:
+    (city / "places.csv").write_text("Von,Nach,Länge\nBahnhof,Markt,5\nMarkt,Rathaus,7\n")
+    (city / "bad.csv").write_text("Ort,Tempo\nBahnhof,42.5\nRathhaus,33\nMarkt,k.A.\n")
+    result = run("fit", city / "places.csv", city / "bad.csv", "--out", city / "m.gm")
+    assert result.exit_code == 3
+    assert "column 'Länge' is not used: --length 'Länge' takes it" in result.stdout
+    assert "received 'Rathhaus'" in result.stderr
+    assert "Did you mean 'Rathaus'?" in result.stderr
+    assert "received 'k.A.' in row 3" in result.stderr
+
+
+def test_an_empty_end_is_named_by_column_and_row(city: Path) -> None:
+    (city / "places.csv").write_text("Von,Nach\nBahnhof,Markt\nMarkt,\n")
+    result = run("info", city / "places.csv")
+    assert "`Nach` must name the target of every edge; received nothing in row 2." in result.stderr
+
+
+def test_lines_are_counted_as_edges(city: Path) -> None:
+    options = ("--value", "speed", "--nodes", city / "nodes.csv", "--predict", city / "map.geojson", "--lines")
+    result = run("fit", city / "roads.csv", city / "speeds.csv", *options)
+    assert re.search(r"predictions along \d+ edges", result.stdout), result.output

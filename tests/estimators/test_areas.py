@@ -39,6 +39,21 @@ def test_risks(model: gm.GraphGPRegressor) -> None:
     assert list(model.risk_table(2.0)["above"] < table["above"]) == [True] * 13
 
 
+def test_risks_are_relative_to_all_areas_where_exposures_are_people(model: gm.GraphGPRegressor) -> None:
+    data = model._data
+    people = 1e4 * np.asarray(data.exposure)
+    kernel = gm.BYM2(0.4, 0.6)
+    fitted = gm.GraphGPRegressor(ISLANDS, kernel, likelihood="poisson", optimizer=None, integrate=False)
+    fitted.fit(range(13), data.y[:, 0], exposure=people)
+    rate = data.y.sum() / people.sum()
+    table = fitted.risk_table(1.2)
+    assert table.attrs["reference"] == pytest.approx(rate)
+    assert model.risk_table().attrs["reference"] == 1.0
+    np.testing.assert_allclose(table["mean"] * rate, fitted.predict())
+    np.testing.assert_allclose(table["upper"] * rate, fitted.predict_table()["upper"])
+    np.testing.assert_allclose(table["above"], fitted.exceedance(1.2 * rate))
+
+
 def test_fitted_counts_and_residuals(model: gm.GraphGPRegressor) -> None:
     table = model.fitted_table()
     fitted = model.predict(range(13), exposure=table["exposure"].to_numpy())

@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 import graphmatern as gm
 from graphmatern import metrics
-from graphmatern.errors import KernelError, NumericalWarning, TableError, UninformedWarning
+from graphmatern.errors import GraphMaternWarning, KernelError, NumericalWarning, TableError, UninformedWarning
 from graphmatern.likelihoods import Bernoulli, RobustMax
 
 if TYPE_CHECKING:
@@ -164,6 +164,14 @@ def test_missing_labels_are_left_out() -> None:
         np.testing.assert_allclose(model.predict_proba(), whole.predict_proba())
     with pytest.raises(TableError, match="at least one label"):
         gm.GraphGPClassifier(CITY).fit(NAMES, [None] * 60)
+
+
+def test_minus_one_for_no_label_is_questioned() -> None:
+    fit = gm.GraphGPClassifier(CITY, gm.Matern(2, 6.0), optimizer=None, integrate=False).fit
+    with pytest.warns(GraphMaternWarning, match="most labels are -1, which is taken for a class"):
+        fit(NAMES[:20], [-1] * 12 + [0, 1] * 4)
+    fit(NAMES[:20], [-1] * 12 + [1] * 8)  # two classes, and three of which -1 is one: neither warns
+    fit(NAMES[:20], [-1] * 8 + [0, 1] * 6)
 
 
 def test_components_without_labels_have_the_prior() -> None:

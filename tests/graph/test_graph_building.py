@@ -44,11 +44,19 @@ def test_weight_is_mean_length_over_length() -> None:
     [("sum", 2.5 / 1.0 + 2.5 / 3.0), ("mean_length", 2.5 / 2.0), ("first", 2.5 / 1.0)],
 )
 def test_parallel_edges_are_merged_with_a_count(parallel: str, expected: float) -> None:
-    with pytest.warns(EdgeWarning, match="1 of 4 edges repeat a pair"):
+    with pytest.warns(EdgeWarning, match="1 of 4 edges repeats a pair"):
         graph = gm.Graph.from_edges(ROADS, length="metres", parallel=parallel)  # type: ignore[arg-type]
     assert weight_of(graph, "a", "b") == pytest.approx(expected, rel=1e-15)
     assert graph.n_edges == 3
     assert len(graph.edges) == 4
+
+
+def test_an_edge_listed_twice_is_suspected() -> None:
+    twice = pd.concat([ROADS[:3], ROADS[1:2]])
+    with pytest.warns(EdgeWarning, match=r"It has the same length as well: .* use parallel='first'"):
+        gm.Graph.from_edges(twice, length="metres")
+    with pytest.warns(EdgeWarning, match=r"\(parallel='sum'\)$"):
+        gm.Graph.from_edges(ROADS, length="metres")
 
 
 def test_parallel_edges_can_be_refused() -> None:

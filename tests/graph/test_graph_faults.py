@@ -61,7 +61,7 @@ TABLE: dict[str, tuple[Callable[[], object], list[tuple[str, str, str]]]] = {
         [("source", "names of nodes", "'c'"), ("target", "names of nodes", "'c', 'd'")],
     ),
     "repeated node": (edges(nodes=["a", "b", "c", "d", "a"]), [("nodes", "unique", "'a'")]),
-    "missing end": (edges([("a", None), ("a", "b")]), [("target", "name a node in every row", "rows 0")]),
+    "missing end": (edges([("a", None), ("a", "b")]), [("target", "name a node in every row", "row 0")]),
     "missing node name": (edges(nodes=["a", "b", "c", "d", NAN]), [("nodes", "None or NaN", "positions 4")]),
     "triples": (edges([("a", "b", 1.0)]), [("edges", "pairs of node names", "('a', 'b', 1.0)")]),
     "matrix of three columns": (edges(np.zeros((4, 3))), [("edges", "pairs", "shape (4, 3)")]),
@@ -111,8 +111,8 @@ TABLE: dict[str, tuple[Callable[[], object], list[tuple[str, str, str]]]] = {
     "NaN point": (points([[0.0], [NAN], [1.0]], n_neighbors=1), [("points", "finite", "nan in row 1, column 0")]),
     "flat list of points": (points([0.0, 1.0]), [("points", "shape (n_nodes, n_dimensions)", "(2,)")]),
     "bandwidth": (points([[0.0], [1.0]], n_neighbors=1, bandwidth=0.0), [("bandwidth", "positive", "0.0")]),
-    "triangle out of range": (mesh(SQUARE, [[0, 1, 4]]), [("triangles", "from 0 to 3", "rows 0")]),
-    "flat triangle": (mesh([[0, 0], [1, 0], [2, 0]], [[0, 1, 2]]), [("triangles", "have an area", "rows 0")]),
+    "triangle out of range": (mesh(SQUARE, [[0, 1, 4]]), [("triangles", "from 0 to 3", "row 0")]),
+    "flat triangle": (mesh([[0, 0], [1, 0], [2, 0]], [[0, 1, 2]]), [("triangles", "have an area", "row 0")]),
     "unused vertex": (mesh(SQUARE, [[0, 1, 2]]), [("vertices", "belong to a triangle", "vertices 3")]),
     "bad shapes": (
         mesh([0, 1], [[0, 1]]),
@@ -208,3 +208,18 @@ def test_bad_points_on_edges(
         assert fault[0] == argument
         assert rule in fault[1]
         assert received in fault[2]
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "hint"),
+    [
+        (["Rathaus", "Markt", "Dom", "Hafen", "Messe", "Oper"], "Rathhaus", r"Did you mean 'Rathaus'\?"),
+        (["09000", "09001"], 9001, "Leading zeros were lost: read the column as text"),
+        ([1, 2], "2", "write 2, a int"),
+        (["node 11", "node 12"], "node 13", r"named 'node 11', 'node 12'\.$"),  # another number is another node
+    ],
+)
+def test_hints_for_names_that_are_nearly_right(names: list[object], asked: object, hint: str) -> None:
+    graph = gm.Graph.from_edges([(names[k], names[k + 1]) for k in range(len(names) - 1)])
+    with pytest.raises(UnknownNodeError, match=hint):
+        graph.locate([asked])

@@ -43,7 +43,7 @@ def streets() -> Any:
 
 
 def test_osmnx_streets_are_counted_once_with_their_geometry() -> None:
-    with pytest.warns(EdgeWarning, match="1 of 4 edges repeat a pair of nodes"):
+    with pytest.warns(EdgeWarning, match="1 of 4 edges repeats a pair of nodes"):
         graph = from_osmnx(streets())
     assert (graph.n_nodes, graph.n_edges, len(graph.edges)) == (4, 3, 4)
     assert list(graph.nodes) == [101, 102, 103, 104]

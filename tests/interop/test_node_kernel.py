@@ -418,3 +418,8 @@ def test_batches_and_odd_values_are_shown() -> None:
     astray = node_kernel()
     astray.raw_variance.data.fill_(float("nan"))
     assert "variance=[nan]" in repr(astray)
+
+
+def test_parameters_given_to_the_wrapper_are_sent_to_the_kernel() -> None:
+    with pytest.raises(KernelError, match="Starting values belong to the kernel"):
+        NodeKernel(GRAPH, nu=1.5)

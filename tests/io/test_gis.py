@@ -102,7 +102,7 @@ def test_points_too_far_are_refused_and_distances_are_metres_for_degrees() -> No
     places = {"a": [8.5, 47.4], "b": [8.51, 47.4]}
     road = gm.Graph.from_edges([("a", "b")], length=[753.0], positions=places)
     sensors = pd.DataFrame({"longitude": [8.505, 8.503], "latitude": [47.4001, 47.42]}, index=["near", "lost"])
-    with pytest.raises(TableError, match=r"lost \(2224\)"):
+    with pytest.raises(TableError, match=r"lost \(2,224 m away\)"):
         road.attach(sensors)
     bigger, report = road.attach(sensors.iloc[:1])
     np.testing.assert_allclose(report["moved"], 11.12, atol=0.01)

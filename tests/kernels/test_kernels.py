@@ -215,7 +215,7 @@ def test_state_dict_round_trip_and_copies() -> None:
         (lambda: gm.RandomWalk().on(gm.make_roads(10), normalized=False), "must be True for RandomWalk"),
         (lambda: gm.InverseCosine().on(gm.make_roads(10), normalized=False), "for InverseCosine"),
         (lambda: (gm.Matern() + gm.RandomWalk()).on(gm.make_roads(10), normalized=False), "for RandomWalk"),
-        (lambda: gm.Matern().on(nx.path_graph(3)), "must be a graphmatern Graph; received a Graph"),
+        (lambda: gm.Matern().on(nx.path_graph(3)), "must be a graphmatern Graph; received a networkx Graph"),
         (lambda: gm.Matern().on(gm.make_roads(10), normalized="no"), "must be True or False"),  # type: ignore[arg-type]
         (lambda: gm.Matern().on(gm.make_roads(10)).sample(random_state=-1), "`random_state` must be"),
         (lambda: gm.kernels.SumKernel(gm.Matern(), 3), "must be one or more kernels"),  # type: ignore[arg-type]

@@ -135,6 +135,7 @@ def test_the_slider_changes_what_exceedance_shows(likelihood: str, tmp_path: Pat
         tolerance = {"gaussian": 2e-6, "poisson": 2e-4, "integrated": 0.01}[likelihood]
         np.testing.assert_allclose(above, model.exceedance(chosen), atol=tolerance)
         seen.append(picture(page))
+        assert page.locator("thead th").last.inner_text() == f"Above {state(page, 'page.number(page.threshold)')}"
     assert (seen[0] != seen[1]).any()
     page.select_option("#side", "below")
     np.testing.assert_allclose(np.array(state(page, "[...page.above_values]")), 1.0 - above, atol=1e-6)
@@ -262,7 +263,7 @@ def test_classes_and_hostile_names(tmp_path: Path, visit: Visit) -> None:
     page = visit(tmp_path / "page.html")
     assert page.title() == f"</title>{pages.HOSTILE}"
     assert page.locator("#legend li").all_inner_texts() == ["blue", "green", "red"]
-    assert "no positions" in page.inner_text("#layout-note")
+    assert "no map" in page.inner_text("#layout-note")
     assert "No labels reach 2 of the nodes" in page.inner_text("#warnings")
     page.fill("#search", "<SCRIPT>")
     page.press("#search", "Enter")

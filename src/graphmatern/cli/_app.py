@@ -67,7 +67,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the city and of the labels.")] = 0,
 ) -> None:
-    """Show what the library does on a generated city and on handwritten digits.
+    """Try the library on a generated city and handwritten digits.
 
     Example: graphmatern demo --out demo
     """
@@ -90,7 +90,7 @@ def reproduce(
     ] = "fast",
     processes: Annotated[int, typer.Option(min=1, help="Processes at work.")] = 2,
 ) -> None:
-    """Reproduce the paper's table and figures, next to the paper's own.
+    """Reproduce the paper's table and figures, next to its own.
 
     Example: graphmatern reproduce all --out results
     """
@@ -113,7 +113,9 @@ def benchmark(
     report: Annotated[bool, typer.Option("--report", help="Only write the report, from stored results.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for results, report and plots.")] = None,
 ) -> None:
-    """Compare this library with others; needs a checkout of the project and a quiet machine.
+    """Compare this library with others, from a checkout.
+
+    Needs the project's own benchmarks folder and a quiet machine.
 
     Example: graphmatern benchmark traffic --quick --without-peers
     """
@@ -149,7 +151,8 @@ def info(
 def fit(
     graph: GraphFile,
     values: Annotated[
-        Path, typer.Argument(metavar="VALUES", help="Table of nodes and values (.csv .tsv .parquet .xlsx).")
+        Path,
+        typer.Argument(metavar="VALUES", help="Table of nodes and values (.csv .tsv .parquet .xlsx .geojson)."),
     ],
     *,
     out: Annotated[Path | None, typer.Option(help="Model file to write, usually ending in .gm.")] = None,

@@ -7,6 +7,7 @@ import functools
 import json
 import math
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -138,8 +139,13 @@ class Console:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", GraphMaternWarning)
-            warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
+            warnings.showwarning = lambda message, *_, **__: self.warn(_with_options(str(message)))
             yield
+
+
+def _with_options(text: str) -> str:
+    """The library's words with arguments as options: --parallel first for parallel='first'."""
+    return re.sub(r"\b(contiguity|engine|likelihood|parallel)='(\w+)'", r"--\1 \2", text)
 
 
 def _for_json(value: Any) -> Any:
@@ -189,7 +195,7 @@ def _code(error: BaseException) -> int:
 
 def _words(error: BaseException) -> str:
     if isinstance(error, GraphMaternError):
-        return str(error)
+        return _with_options(str(error))
     if isinstance(error, OSError):
         name = "" if error.filename is None else f"{str(error.filename)!r}: "
         return f"{name}{error.strerror or error}"

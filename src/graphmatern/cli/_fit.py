@@ -59,7 +59,7 @@ def run_fit(
     _check(model, columns, holdout)
     with console.listening(), console.steps(4) as begin, limited_threads(model.n_threads):
         begin("reading the graph")
-        reading = load_graph(graph, options, console, columns, areas)
+        reading = load_graph(graph, options, console, columns, areas, values)
         begin("reading the values")
         texts = {"auto": None, "regression": False, "classification": True}[model.task]
         counts = model.likelihood in _COUNTS
@@ -117,7 +117,8 @@ def _say_values(data: ValueReading, path: Path, model: ModelOptions, console: Co
     for note in data.notes:
         console.note(note)
     if data.is_numeric:
-        console.note("the values are numbers: regression")
+        kind = "counts" if model.likelihood in _COUNTS else "numbers"
+        console.note(f"the values are {kind}: regression")
         different = np.unique(data.values)
         few = len(different) <= 10 and len(different) < len(data.values) / 2 and (different % 1 == 0).all()
         if model.task == "auto" and model.likelihood is None and few:

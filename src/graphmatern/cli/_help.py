@@ -68,8 +68,8 @@ PLACE = _with_example(
 )
 
 REPORT = _with_example(
-    "Write an interactive page about a model: one HTML file that opens anywhere.\n\n"
+    "Write an interactive page about a model, as one HTML file.\n\n"
     "It has a map to explore, a table of all nodes, what was fitted in plain words, and how far to trust it. "
-    "It needs no server and loads nothing.",
+    "It opens anywhere, needs no server and loads nothing.",
     "report",
 )

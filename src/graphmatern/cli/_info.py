@@ -132,7 +132,7 @@ def _advice(graph: Graph, costs: list[EngineCost]) -> list[str]:
             "weights span more than six orders of magnitude: very short edges make neighbours nearly equal; "
             "check the lengths"
         )
-    if not graph.has_lengths and len(weights) and (weights == weights[0]).all():
+    if not graph.has_lengths and graph.areas is None and len(weights) and (weights == weights[0]).all():
         found.append("all edges have the same weight; if lengths are known, use them (--length)")
     if graph.positions is None:
         found.append("no positions are known: maps use a computed layout; --nodes gives longitude and latitude")

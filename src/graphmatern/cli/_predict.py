@@ -43,9 +43,16 @@ def predictions(model: Any, level: float) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        As ``predict_table`` gives it; then whether the node has a value of its own, and its position where known.
+        As ``predict_table`` gives it; for counts with exposures the probability of a relative risk above 1, and the
+        relative risk where it is not the prediction itself; then whether the node has a value of its own, and its
+        position where known.
     """
     table = model.predict_table() if is_classifier(model) else model.predict_table(level)
+    if not is_classifier(model) and model._data.exposure is not None:
+        risks = model.risk_table(level=level)
+        if risks.attrs["reference"] != 1.0:
+            table[["relative_risk", "relative_lower", "relative_upper"]] = risks[["mean", "lower", "upper"]]
+        table["above_1"] = risks["above"]
     table["observed"] = np.isin(np.arange(model.graph.n_nodes), model._data.nodes)
     positions = known_positions(model.graph)
     if positions is not None:
@@ -103,7 +110,9 @@ def write_outputs(
         table = predictions(model, level)
         with writing(out):
             write_node_table(table, out, model.graph, lines=lines)
-        console.say(f"{out}: predictions at {len(table):,} nodes")
+        along = lines and out.suffix.lower() == ".geojson"
+        where = f"along {len(model.graph.edges):,} edges" if along else f"at {len(table):,} nodes"
+        console.say(f"{out}: predictions {where}")
         console.result["predictions"] = str(out)
     if plot is not None:
         draw(model, plot, name)

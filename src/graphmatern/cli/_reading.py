@@ -23,8 +23,9 @@ def load_graph(
     console: Console,
     points: ValueColumns | None = None,
     areas: Path | None = None,
+    values: Path | None = None,
 ) -> GraphReading:
-    """Read a graph, insert its sensors, and say what was guessed."""
+    """Read a graph, insert its sensors, and say what was guessed; a table of values tells what areas are called."""
     reading = read_graph(
         path,
         source=options.source,
@@ -38,6 +39,7 @@ def load_graph(
         area_name=options.area_name,
         contiguity=options.contiguity,
         tolerance=options.tolerance,
+        values=values,
     )
     if areas is not None:
         reading.graph = reading.graph.with_areas(areas, options.area_name)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AreaResults"]
 
+_EXPECTED = 10.0  # times as many counts as expected, or as few: then exposures are something else
+
 
 class AreaResults:
     """Tables of a fitted regression that maps of diseases, crimes and accidents are made of."""
@@ -49,7 +51,10 @@ class AreaResults:
     def _seen(self) -> Posterior | Mixture: ...  # type: ignore[empty-body]
 
     def risk_table(self, threshold: float = 1.0, level: float = 0.95, replicate: int = 0) -> pd.DataFrame:
-        """Relative risk of every area, the rate of a count of exposure 1; or the response of other likelihoods.
+        """Relative risk of every area; of values other than counts, what is predicted for them.
+
+        It is relative to the exposures, if these are expected counts. If they are populations or the like, of which the
+        counts are a tiny part, it is relative to the rate of all areas together, ``table.attrs["reference"]``.
 
         Parameters
         ----------
@@ -76,6 +81,7 @@ class AreaResults:
         """
         self._require_fit()
         half = half_width(level)
+        reference = self._reference_rate(replicate)
         places, posterior = np.arange(self.graph.n_nodes), self.posterior_
         mean, variance = (one[replicate] for one in posterior.moments(places, offset=self._level))
         ends = [
@@ -83,18 +89,29 @@ class AreaResults:
             for z in (-half, 0.0, half)
         ]
         above = posterior.exceedance(
-            places, (threshold - self.y_mean_) / self.y_scale_, replicate=replicate, offset=self._level
+            places, (threshold * reference - self.y_mean_) / self.y_scale_, replicate=replicate, offset=self._level
         )
-        low, middle, high = (self.y_mean_ + self.y_scale_ * end for end in ends)
+        low, middle, high = ((self.y_mean_ + self.y_scale_ * end) / reference for end in ends)
         columns = {
-            "mean": self.y_mean_ + self.y_scale_ * mean,
-            "sd": self.y_scale_ * np.sqrt(variance),
+            "mean": (self.y_mean_ + self.y_scale_ * mean) / reference,
+            "sd": self.y_scale_ * np.sqrt(variance) / reference,
             "lower": low,
             "median": middle,
             "upper": high,
             "above": above,
         }
-        return pd.DataFrame(columns, index=self.graph.nodes)
+        table = pd.DataFrame(columns, index=self.graph.nodes)
+        table.attrs["reference"] = reference
+        return table
+
+    def _reference_rate(self, replicate: int = 0) -> float:
+        """The rate at a relative risk of 1: 1 if exposures are expected counts, else that of all areas together."""
+        exposure, y = self._data.exposure, self._data.y[:, replicate]
+        known = ~np.isnan(y)
+        if exposure is None or not y[known].sum() > 0.0:
+            return 1.0
+        rate = float(y[known].sum() / exposure[known].sum())
+        return 1.0 if 1.0 / _EXPECTED < rate < _EXPECTED else rate
 
     def plot_risks(
         self,

@@ -324,7 +324,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         if fit.integrated is not None:
             count = len(fit.integrated.components)
             lines.append(
-                f"integrated over the parameters: {count} components, as much as {fit.integrated.effective:.0f} draws; "
+                f"integrated over the parameters: {count} components, worth {fit.integrated.effective:.0f} draws; "
                 f"log evidence {fit.integrated.log_evidence:.4f}"
             )
             share = fit.integrated.share_normalized

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from graphmatern._validation import FaultList, abbreviate, as_numbers, plain_array
+from graphmatern._validation import FaultList, abbreviate, as_numbers, name_rows, plain_array
 from graphmatern.errors import TableError
 from graphmatern.estimators._covariates import OwnCovariates, own_covariates
 from graphmatern.graph import index_of_names
@@ -185,7 +185,7 @@ def read_observations(
     if wrong.any():
         bad = np.flatnonzero(wrong.any(axis=1))
         rule = "must hold numbers, or NaN for what was not observed"
-        faults.add("y", rule, f"others in rows {abbreviate(bad)}", "Correct them.")
+        faults.add("y", rule, f"something else in {name_rows(bad)}", "Correct them.")
     kept = np.asarray(~np.isnan(values).all(axis=1))
     original = nodes if isinstance(nodes, pd.Series) else names
     variances = _positive(aligned(noise, original, "noise_variance", faults), "noise_variance", kept, faults)

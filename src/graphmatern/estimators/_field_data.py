@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from graphmatern._validation import FaultList, abbreviate, as_numbers
+from graphmatern._validation import FaultList, abbreviate, as_numbers, name_rows
 from graphmatern.errors import ResourceError, TableError
 from graphmatern.estimators._times import read_times
 
@@ -189,7 +189,7 @@ def _values(values: Any, argument: str, faults: FaultList) -> Floats:
     bad = ~np.isfinite(numbers) & ~blank if numbers.shape == blank.shape else np.ones(1, dtype=bool)
     if bad.any():
         rows = np.unique(np.argwhere(bad)[:, 0])
-        received = f"others in rows {abbreviate(rows)}"
+        received = f"something else in {name_rows(rows)}"
         faults.add(argument, "must hold finite numbers, or NaN for what was not observed", received, "Correct them.")
     elif blank.all():
         faults.add(argument, "must hold at least one value", "none", "NaN means not observed.")

@@ -123,7 +123,8 @@ def table_lines(table: pd.DataFrame) -> list[str]:
     shown = table[["mode", "mean", "sd", "2.5%", "97.5%"]].map(lambda x: f"{x:.4g}").rename_axis(None)
     lines = ["parameters", *(f"  {line}" for line in shown.to_string().splitlines())]
     if any(name.endswith("range") for name in table.index):
-        lines.append(f"  range: where correlations have fallen to {CORRELATION:g}, {table.attrs['range']}")
+        how = "" if table.attrs["range"] == "measured" else f", by a {table.attrs['range']}"
+        lines.append(f"  range: the distance at which correlations have fallen to {CORRELATION:g}{how}")
     return lines
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from graphmatern._validation import FaultList, abbreviate
-from graphmatern.errors import TableError
+from graphmatern._validation import FaultList, abbreviate, warn
+from graphmatern.errors import GraphMaternWarning, TableError
 from graphmatern.estimators._data import names_and_values, node_codes
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def read_labels(graph: Graph, nodes: Any, y: Any, classes: Any = None) -> LabelD
     kept = [label for label, keep in zip(labels, known, strict=True) if keep]
     if not kept:
         raise faults.raise_now("y", "must hold at least one label", "none", "None and NaN mean not labelled.")
+    if classes is None:
+        _warn_of_unlabelled(kept)
     every = _in_order(kept) if classes is None else _distinct(_as_list(classes, "classes", faults))
     place = {label: k for k, label in enumerate(every)}
     strange = [label for label in _distinct(kept) if label not in place]
@@ -92,6 +94,16 @@ def _as_list(values: Any, argument: str, faults: FaultList) -> list[Any]:
             remedy = "Use texts, numbers, dates or tuples."
             raise faults.raise_now(argument, "must hold hashable labels", repr(label)[:60], remedy) from None
     return found
+
+
+def _warn_of_unlabelled(labels: list[Any]) -> None:
+    """Warn where −1 seems to stand for no label, as in scikit-learn's semi-supervised learning: most labels are −1."""
+    others = {label for label in labels if label != -1}
+    if 2 * labels.count(-1) > len(labels) and len(others) > 1 and all(type(one) is int and one >= 0 for one in others):
+        warn(
+            "most labels are -1, which is taken for a class of its own; use None or NaN for nodes without a label",
+            GraphMaternWarning,
+        )
 
 
 def _is_missing(label: Any) -> bool:

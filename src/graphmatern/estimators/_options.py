@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from graphmatern._validation import check_positive, check_whole, note_choice, note_flag
+from graphmatern._validation import check_positive, check_whole, described, note_choice, note_flag
 from graphmatern.graph import Graph
 from graphmatern.inference import Normal, OfRoot, PCPrior, Prior, PriorsAndBounds, Search, mixing_prior
 from graphmatern.kernels import BYM2, Kernel
@@ -234,11 +234,11 @@ def _check_kinds(estimator: Any, faults: FaultList) -> None:
         remedy = "Make one with gm.Graph.from_edges, from_networkx or another constructor."
         if wanted is not Graph:
             remedy = f"Make one with a constructor of {wanted.__name__}."
-        faults.add("graph", f"must be a graphmatern {wanted.__name__}", f"a {type(estimator.graph).__name__}", remedy)
+        faults.add("graph", f"must be a graphmatern {wanted.__name__}", described(estimator.graph), remedy)
     kernel = estimator.kernel
     if kernel is not None and not isinstance(kernel, Kernel):
         remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0)."
-        faults.add("kernel", "must be a kernel of this package", f"a {type(kernel).__name__}", remedy)
+        faults.add("kernel", "must be a kernel of this package", f"{kernel!r:.60}", remedy)
 
 
 def _check_device(estimator: Any, faults: FaultList) -> None:

@@ -107,6 +107,7 @@ def regression_content(model: Any, *, title: str | None, level: float, options: 
         arrays=arrays,
         level=level,
         scores=scores,
+        threshold=None if data.exposure is None else model._reference_rate(),
         logarithmic=counts,
         figures=figures,
         facts=facts,

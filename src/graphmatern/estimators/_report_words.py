@@ -33,6 +33,7 @@ _MEANINGS = {
     "noise": "how much a single observation is off (standard deviation)",
     "lengthscale": "how far similarity reaches, in edges",
     "range": "distance after which hardly any correlation is left",
+    "mixing": "share of the variation that neighbours have in common",
     "nu": "how smooth the values are along the edges",
     "time.lengthscale": "for how long values stay similar",
     "df": "how heavy the tails of the noise are (degrees of freedom)",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from graphmatern._validation import FaultList, abbreviate, describe_rows
+from graphmatern._validation import FaultList, describe_rows, name_rows
 from graphmatern.errors import TableError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def read_times(values: Any, argument: str, faults: FaultList) -> pd.Index[Any] |
         index = index.to_timestamp()
     missing = np.asarray(pd.isna(index), dtype=bool)
     if missing.any():
-        received = f"none in rows {abbreviate(np.flatnonzero(missing))}"
+        received = f"none in {name_rows(np.flatnonzero(missing))}"
         faults.add(argument, "must have a time in every row", received, "Remove these rows.")
         return None
     if isinstance(index, pd.DatetimeIndex):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["are_degrees", "attach", "edge_lines"]
+__all__ = ["are_degrees", "attach", "edge_lines", "rounded"]
 
 _G = TypeVar("_G", bound="Graph")
 
@@ -33,6 +33,11 @@ _AT_END = 1e-9  # share of an edge: nearer, a point is its end
 def are_degrees(points: Floats) -> bool:
     """Whether coordinates can be longitudes and latitudes."""
     return bool((np.abs(points) <= [180.0, 90.0]).all())
+
+
+def rounded(distance: float) -> str:
+    """A distance as one would say it: without decimals where there are hundreds."""
+    return f"{distance:,.0f}" if distance >= 100.0 else f"{distance:.3g}"
 
 
 def edge_lines(rows: EdgeRows, positions: Floats | None) -> list[Floats]:
@@ -58,9 +63,11 @@ def attach(graph: _G, points: Any, *, x: str | None, y: str | None, limit: float
     if far.any():
         faults = FaultList("the points were not attached", TableError)
         worst = np.flatnonzero(far)[np.argsort(-moved[far])]
-        received = abbreviate([f"{names[k]} ({moved[k]:.4g})" for k in worst])
+        unit = " m" if graph.is_geographic else ""
+        received = abbreviate([f"{names[k]} ({rounded(moved[k])}{unit} away)" for k in worst])
         remedy = "Check the coordinates, leave these out, or raise `limit`."
-        raise faults.raise_now("points", f"must lie within {limit:.4g} of an edge", received, remedy)
+        rule = f"must lie within {rounded(limit)}{unit} of an edge"
+        raise faults.raise_now("points", rule, received, remedy)
     report = pd.DataFrame(
         {"edge": graph._rows.identifiers[edge], "fraction": share, "moved": moved, "x": spot[:, 0], "y": spot[:, 1]},
         index=names,

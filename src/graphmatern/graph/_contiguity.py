@@ -63,9 +63,10 @@ def parts_from_polygons(areas: Any, *, contiguity: str, tolerance: float, nodes:
     weights = rows.merge(len(names), "first")
     alone = names.index[np.diff(weights.indptr) == 0]
     if len(alone) and len(names) > 1:
+        border, stay = ("borders", "It is an island") if len(alone) == 1 else ("border", "They are islands")
         warn(
-            f"{len(alone)} of {len(names):,} areas border on no other: {abbreviate(alone)}. They stay as islands; "
-            "join them through `links`, such as ferries, or bridge gaps between outlines with `tolerance`",
+            f"{len(alone)} of {len(names):,} areas {border} on no other: {abbreviate(alone)}. {stay}: join such areas "
+            "through `links`, as a ferry would, or bridge gaps between outlines with `tolerance`",
             EdgeWarning,
         )
     return GraphParts(weights, names, rows, centres_of(rings), areas=rings)
@@ -76,7 +77,7 @@ def _named(areas: Any, nodes: Any, faults: FaultList) -> tuple[Any, list[Any]]:
     if is_path(areas):
         rows, shapes = read_features(areas, faults)
         table = pd.DataFrame(rows, dtype=object)
-        column = _guessed(table) if nodes is None else nodes if isinstance(nodes, str) else None
+        column = guess_names(table) if nodes is None else nodes if isinstance(nodes, str) else None
         return (_column(table, column, faults) if column is not None else nodes), list(shapes)
     if hasattr(areas, "geom_type"):
         shapes = list(areas.geometry)
@@ -92,8 +93,8 @@ def _named(areas: Any, nodes: Any, faults: FaultList) -> tuple[Any, list[Any]]:
     raise faults.raise_now("areas", "must be polygons", type(areas).__name__, remedy)
 
 
-def _guessed(table: pd.DataFrame) -> str | None:
-    """The property that names areas: one that tells them apart, by preference one that is called so."""
+def guess_names(table: pd.DataFrame) -> str | None:
+    """The property that names areas: one that tells them apart, if possible one called so, or else of texts."""
     telling = [
         column
         for column in table.columns
@@ -102,7 +103,8 @@ def _guessed(table: pd.DataFrame) -> str | None:
         and table[column].is_unique
     ]
     called = [column for word in _NAMES for column in telling if str(column).lower() == word]
-    return str((called or telling)[0]) if telling else None
+    texts = [column for column in telling if all(isinstance(one, str) for one in table[column])]
+    return str((called or texts or telling)[0]) if telling else None
 
 
 def _column(table: Any, column: str, faults: FaultList) -> Any:

@@ -158,6 +158,11 @@ class EdgeRows:
         ).tocsr()
         return canonical(both)
 
+    def _count_repeated(self, n_nodes: int) -> int:
+        """Count the rows that repeat another in every respect: ends, and length or weight."""
+        size = self.weight if self.length is None else self.length
+        return len(self) - len(np.unique(np.column_stack([self.pair_keys(n_nodes), size.view(np.int64)]), axis=0))
+
     def warn_of_parallel(self, n_nodes: int, parallel: str) -> None:
         """Count the rows that repeat a pair of nodes, and say what becomes of them."""
         _, first = np.unique(self.pair_keys(n_nodes), return_index=True)
@@ -169,9 +174,14 @@ class EdgeRows:
             "mean_length": "their lengths are averaged",
             "first": "the first of each pair is kept",
         }[parallel]
-        text = f"{extra} of {len(self)} edges repeat a pair of nodes; {treatment} (parallel={parallel!r})"
+        repeat = "repeats" if extra == 1 else "repeat"
+        text = f"{extra} of {len(self)} edges {repeat} a pair of nodes; {treatment} (parallel={parallel!r})"
         if extra == len(first) and parallel == "sum":
             text += ". Every pair appears twice: if each edge was listed in both directions, use parallel='first'"
+        elif parallel == "sum" and (same := self._count_repeated(n_nodes)):
+            also = "It has" if extra == 1 else f"{same} of these have"
+            what = "weight" if self.length is None else "length"
+            text += f". {also} the same {what} as well: if an edge was listed twice, use parallel='first'"
         warn(text, EdgeWarning)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphmatern._validation import FaultList, abbreviate, as_numbers, check_choice, warn
+from graphmatern._validation import FaultList, abbreviate, as_numbers, check_choice, name_rows, warn
 from graphmatern.errors import EdgeWarning, GraphError
 from graphmatern.graph._edge_rows import EdgeRows
 from graphmatern.graph._names import NodeNames
@@ -70,7 +70,7 @@ def _check_shapes(places: NDArray[np.float64], corners: NDArray[Any], faults: Fa
         bad = (corners < 0).any(axis=1) | (corners >= len(places)).any(axis=1)
         if bad.any():
             rule = f"must number vertices from 0 to {len(places) - 1}"
-            faults.add("triangles", rule, f"others in rows {abbreviate(np.flatnonzero(bad))}", "Count from 0.")
+            faults.add("triangles", rule, f"others in {name_rows(np.flatnonzero(bad))}", "Count from 0.")
 
 
 def _check_areas(
@@ -78,7 +78,7 @@ def _check_areas(
 ) -> None:
     flat = areas <= 1e-14 * lengths.max(axis=1) ** 2
     if flat.any():
-        received = f"none at rows {abbreviate(np.flatnonzero(flat))}"
+        received = f"none in {name_rows(np.flatnonzero(flat))}"
         faults.add("triangles", "must have an area", received, "Remove degenerate triangles.")
     unused = masses == 0
     if unused.any() and not flat.any():

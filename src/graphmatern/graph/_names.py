@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from graphmatern._validation import FaultList, abbreviate, warn
+from graphmatern._validation import FaultList, abbreviate, name_rows, warn
 from graphmatern.errors import GraphMaternWarning, UnknownNodeError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def end_names(column: Any, argument: str, faults: FaultList) -> pd.Index[Any] | 
         return None
     missing = np.asarray(pd.isna(index), dtype=bool)
     if missing.any():
-        received = f"missing names in rows {abbreviate(np.flatnonzero(missing))}"
+        received = f"missing names in {name_rows(np.flatnonzero(missing))}"
         faults.add(argument, "must name a node in every row", received, "Fill in or remove these rows.")
         return None
     return index
@@ -103,6 +103,25 @@ def warn_of_lookalikes(names: pd.Index[Any]) -> None:
             "Give each node one spelling and one type",
             GraphMaternWarning,
         )
+
+
+def _lost_zeros(names: Iterable[Any], known: Iterable[str]) -> bool:
+    """Whether a name is a known one without the zeros that it begins with, as for 9001 and "09001"."""
+    stripped = {name.lstrip("0") for name in known if name.isdigit() and name.startswith("0")}
+    return any(str(name) in stripped for name in names)
+
+
+def _nearest_spellings(names: Iterable[Any], known: list[str]) -> list[str]:
+    """Names that are nearly spelt like these; none where numbers differ, which are no slips of the pen."""
+    from difflib import get_close_matches
+
+    found = []
+    letters = [name for name in known[:20_000] if not name.isdigit()]
+    for name in names:
+        digits = [sign for sign in str(name) if sign.isdigit()]
+        alike = [one for one in letters if [sign for sign in one if sign.isdigit()] == digits]
+        found += get_close_matches(str(name), alike, n=1, cutoff=0.75)
+    return list(dict.fromkeys(found))
 
 
 class NodeNames:
@@ -190,11 +209,16 @@ class NodeNames:
     def note_unknown(self, unknown: Iterable[Any], argument: str, faults: FaultList) -> None:
         """Note names that are not nodes, with a hint where only the type of a name is wrong."""
         different = list(dict.fromkeys(unknown))
-        remedy = f"The graph's {len(self)} nodes are named {abbreviate(self.index[:3], len(self))}."
+        shown = self.index[:3] if len(self) > 5 else self.index
+        remedy = f"The graph's {len(self)} nodes are named {abbreviate(shown, len(self))}."
         spelled = {str(name): name for name in self.index[:100_000]}
         twin = next((spelled[str(name)] for name in different if str(name) in spelled), None)
         if twin is not None:
             remedy += f" Names are compared with their type: write {twin!r}, a {type(twin).__name__}."
+        elif _lost_zeros(different[:3], spelled):
+            remedy += " Leading zeros were lost: read the column as text, such as pd.read_csv(..., dtype=str)."
+        elif near := _nearest_spellings(different[:3], list(spelled)):
+            remedy += f" Did you mean {abbreviate(near)}?"
         faults.add(argument, "must be names of nodes of the graph", abbreviate(different), remedy)
 
     def equals(self, other: NodeNames) -> bool:

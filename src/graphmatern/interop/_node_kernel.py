@@ -151,7 +151,8 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         known = {f"{name}_{kind}" for name in self.parameter_names for kind in ("constraint", "prior")}
         if set(options) - known:
             received = abbreviate(sorted(set(options) - known))
-            raise faults.raise_now("options", f"must be among {', '.join(sorted(known))}", received, "Correct them.")
+            remedy = "Starting values belong to the kernel: NodeKernel(graph, gm.Matern(nu=1.5, lengthscale=5.0))."
+            raise faults.raise_now("options", f"must be among {', '.join(sorted(known))}", received, remedy)
         for name in self.parameter_names:
             self._register(name, kernel, options.get(f"{name}_constraint"), options.get(f"{name}_prior"))
 

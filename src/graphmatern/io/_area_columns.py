@@ -55,7 +55,7 @@ class AreaColumns:
             if wrong.any():
                 shown = abbreviate(values[wrong].tolist())
                 rule = "must hold counts, whole numbers of at least 0"
-                remedy = "Use --exposure for what rates are divided by, or another --likelihood."
+                remedy = "Name the column of counts with --value, or use another --likelihood."
                 self._faults.add(value, rule, f"{shown} at {self._names(wrong)}", remedy)
         if column is None:
             return None

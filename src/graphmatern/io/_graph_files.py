@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from graphmatern._validation import FaultList, abbreviate
-from graphmatern.errors import GraphError
+from graphmatern._validation import FaultList, abbreviate, name_rows
+from graphmatern.errors import GraphError, TableError
 from graphmatern.graph import Graph
+from graphmatern.graph._contiguity import guess_names
 from graphmatern.io._matrices import read_matrix_market, read_npz
 from graphmatern.io._roads import (
     are_areas,
@@ -20,6 +21,7 @@ from graphmatern.io._roads import (
     lines_of_features,
     parse_lines,
     read_geojson,
+    read_table_or_features,
     read_wkt,
 )
 from graphmatern.tables import (
@@ -82,6 +84,7 @@ def read_graph(
     area_name: str | None = None,
     contiguity: str = "queen",
     tolerance: float = 0.0,
+    values: str | Path | None = None,
 ) -> GraphReading:
     r"""Read a graph from a file, its format chosen by the file's suffix.
 
@@ -97,6 +100,8 @@ def read_graph(
         What becomes of several edges between the same two nodes; see `Graph.from_edges`.
     area_name, contiguity, tolerance
         Of areas: the property with their names, and which are neighbours; see `Graph.from_polygons`.
+    values : str or Path, optional
+        Table whose rows name the nodes; of the properties of areas, the one that it uses is taken for their names.
 
     Returns
     -------
@@ -116,7 +121,7 @@ def read_graph(
     faults = FaultList(f"{file.name} was not read", GraphError)
     suffix = file.suffix.lower()
     notes: list[str] = []
-    table = None if nodes is None else read_table(nodes, notes=notes)
+    table = None if nodes is None else read_table_or_features(nodes, GraphError, notes)
     given = {"source": source, "target": target, "weight": weight, "length": length, "id": id, "geometry": geometry}
     if suffix in TABLE_SUFFIXES:
         reading = _from_table(read_table(file, notes=notes), given, table, parallel, faults)
@@ -125,7 +130,8 @@ def read_graph(
     elif suffix in {".geojson", ".json"}:
         features = read_geojson(file, faults)
         if are_areas(features):
-            reading = _from_polygons(file, area_name, contiguity, tolerance)
+            name = area_name if area_name is not None else _area_names(features, values)
+            reading = _from_polygons(file, name, contiguity, tolerance)
         else:
             lines, properties = lines_of_features(features, faults)
             reading = _from_lines(lines, properties, given, parallel, faults)
@@ -192,8 +198,9 @@ def _from_table(
     ends = [table[roles.source], table[roles.target]]
     for option, end in zip(("source", "target"), ends, strict=True):
         if end.isna().any():
-            received = f"empty cells in rows {abbreviate(np.flatnonzero(end.isna()))}"
-            faults.add(option, "must name a node in every row", received, "Fill in or remove these rows.")
+            received = f"nothing in {name_rows(np.flatnonzero(end.isna()) + 1)}"
+            remedy = f"Fill in or remove these rows; if another column names the nodes, give it with --{option}."
+            faults.add(str(end.name), f"must name the {option} of every edge", received, remedy)
     options = _edge_options(table, roles, faults) | {
         "geometry": None if roles.geometry is None else table[roles.geometry]
     }
@@ -271,8 +278,29 @@ def _from_polygons(file: Path, name: str | None, contiguity: str, tolerance: flo
     """Areas that border on each other."""
     graph = Graph.from_polygons(file, nodes=name, contiguity=contiguity, tolerance=tolerance)  # type: ignore[arg-type]
     shared = "a point or a line" if contiguity == "queen" else "a line"
-    notes = [f"areas, with names such as {graph.nodes[0]!r}; those that share {shared} are neighbours"]
+    called = "areas" if name is None else f"areas named by {name!r}"
+    notes = [f"{called}, such as {abbreviate(graph.nodes[:1])}; those that share {shared} are neighbours"]
     return GraphReading(graph, notes)
+
+
+def _area_names(features: list[Any], values: str | Path | None) -> str | None:
+    """The property that names areas: the one whose entries a table of values uses, or else one that looks like it."""
+    properties = [one.get("properties") for one in features if isinstance(one, dict) and one.get("geometry")]
+    table = pd.DataFrame([one if isinstance(one, dict) else {} for one in properties], dtype=object)
+    likely = guess_names(table)
+    if values is None or likely is None:
+        return likely
+    given = read_table_or_features(values, TableError, [])
+
+    def named(column: Any) -> float:
+        """How many areas the table names at best; counts may look like numbers of areas, but of fewer."""
+        matcher = NameMatcher(pd.Index(table[column], dtype=object))
+        codes = [matcher.codes(given[one].dropna()) for one in given.columns if given[one].notna().any()]
+        return max((len(np.unique(code[code >= 0])) * float((code >= 0).mean()) for code in codes), default=0.0)
+
+    whole = [column for column in table.columns if table[column].notna().all()]
+    unique = [column for column in whole if not table[column].map(str).duplicated().any()]
+    return str(max([likely, *unique], key=named))  # the likely one wins among equals
 
 
 def _from_lines(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +13,14 @@ import pandas as pd
 
 from graphmatern._validation import FaultList, abbreviate
 from graphmatern.graph._geometry import parse_line
+from graphmatern.tables import existing_file, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from graphmatern.errors import InputError
 
     Lines = list[NDArray[np.float64]]
 
@@ -29,6 +32,7 @@ __all__ = [
     "lines_of_features",
     "parse_lines",
     "read_geojson",
+    "read_table_or_features",
     "read_wkt",
 ]
 
@@ -105,6 +109,39 @@ def lines_of_features(features: list[Any], faults: FaultList) -> tuple[Lines, pd
     if "id" in table and table["id"].astype(str).duplicated().any():
         table = table.drop(columns="id")
     return lines, table
+
+
+def read_table_or_features(path: str | Path, error: type[InputError], notes: list[str]) -> pd.DataFrame:
+    """Read a table, or the properties of a GeoJSON file's features, with the coordinates of points as x and y."""
+    if Path(path).suffix.lower() not in {".geojson", ".json"}:
+        return read_table(path, error, notes)
+    file = existing_file(path, "GeoJSON")
+    faults = FaultList(f"{file.name} was not read", error)
+    rows = []
+    for feature in read_geojson(file, faults):
+        properties, geometry = (_member(feature, name) for name in ("properties", "geometry"))
+        row = {name: _cell(entry) for name, entry in properties.items()}
+        place = geometry.get("coordinates")
+        if geometry.get("type") == "Point" and isinstance(place, list) and len(place) >= 2:
+            row |= {"x": _cell(place[0]), "y": _cell(place[1])}
+        rows.append(row)
+    table = pd.DataFrame(rows).dropna(axis="columns", how="all")
+    if table.empty:
+        remedy = "Give points, or features with properties."
+        raise faults.raise_now("file", "must hold values", "features without any", remedy)
+    return table
+
+
+def _member(feature: Any, name: str) -> dict[str, Any]:
+    found = feature.get(name) if isinstance(feature, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _cell(entry: Any) -> Any:
+    """One cell of a table: a number or a text, as in a file of text; None where it is empty."""
+    if isinstance(entry, str):
+        return entry.strip() or None
+    return entry if entry is None or isinstance(entry, int | float) else str(entry)
 
 
 def read_wkt(path: Path, faults: FaultList) -> Lines:

@@ -10,8 +10,10 @@ import pandas as pd
 
 from graphmatern._validation import FaultList, abbreviate
 from graphmatern.errors import TableError
+from graphmatern.graph._attach import rounded
 from graphmatern.graph._names import index_of_names
 from graphmatern.io._area_columns import AreaColumns
+from graphmatern.io._roads import read_table_or_features
 from graphmatern.tables import (
     NameMatcher,
     PointColumns,
@@ -22,7 +24,6 @@ from graphmatern.tables import (
     point_columns,
     position_columns,
     read_numbers,
-    read_table,
     to_numbers,
     unused_columns,
     uses_decimal_commas,
@@ -93,13 +94,13 @@ def read_values(
     ignore_unknown: bool = False,
     counts: bool = False,
 ) -> ValueReading:
-    """Read values at nodes from a CSV, TSV, Parquet or Excel file.
+    """Read values at nodes from a CSV, TSV, Parquet, Excel or GeoJSON file.
 
     Parameters
     ----------
     path : str or Path
         Table with a column of node names (or of edge ids and distances) and a column of values; an empty value means
-        not observed.
+        not observed. The features of a GeoJSON file are rows, their properties columns.
     graph : Graph
         The graph.
     columns : ValueColumns, optional
@@ -117,7 +118,7 @@ def read_values(
     """
     columns = columns or ValueColumns()
     said: list[str] = []
-    table = read_table(path, TableError, said)
+    table = read_table_or_features(path, TableError, said)
     faults = FaultList(f"{getattr(path, 'name', path)} was not read", TableError)
     if len(table) == 0:
         raise faults.raise_now("file", "must have rows", "a header alone", "Each row is a value at a node.")
@@ -140,16 +141,14 @@ def read_values(
         node, codes, note = _at_nodes(table, graph, node, named, faults)
         used = [node, *named]
     if value is None:
-        value = value_column(table, used, faults)
+        value = value_column(table, used, faults, counts=counts)
     notes = [f"{note}, values from {str(value)!r}" + ("" if noise is None else f", errors from {str(noise)!r}")]
     unknown = codes < 0
     if unknown.any() and ignore_unknown:
         notes.append(f"{int(unknown.sum()):,} of {len(codes):,} rows name no node of the graph and are left out")
     elif unknown.any():
         graph._parts.names.note_unknown(list(table[node][unknown].dropna().unique()) or ["(empty)"], str(node), faults)
-    if exposure is None and not covariates and not counts:
-        faults.raise_if_any()
-    notes += [*said, *unused_columns(table, [*used, value])]
+    notes += [*said, *unused_columns(table, [*used, value], () if exposure is None else ("exposure",))]
     found = _values(table[value], texts, faults)
     beside = AreaColumns(table, codes, graph, faults, str(node))
     exposures = beside.exposures(exposure, found, counts=counts, value=str(value))
@@ -182,18 +181,27 @@ def _at_nodes(
         node = node_column(table, matcher, taken)
     if node is None:
         received = f"columns {abbreviate(map(str, table.columns))} without any"
-        remedy = f"The graph's nodes are called {abbreviate(graph.nodes[:3], graph.n_nodes)}; see also --road."
+        shown = graph.nodes[:3] if graph.n_nodes > 5 else graph.nodes
+        remedy = f"The graph's nodes are called {abbreviate(shown, graph.n_nodes)}; see also --road."
+        if position_columns(table) is not None:
+            remedy += " Coordinates can be used where the graph has positions: --nodes."
         raise faults.raise_now("file", "must have a column of node names", received, remedy)
     return node, matcher.codes(table[node]), f"nodes from {str(node)!r}"
 
 
 def _coordinates(table: pd.DataFrame, graph: Graph, taken: list[Any]) -> tuple[Any, Any] | None:
     """Columns of coordinates, where nothing else says where values lie and the graph is a map."""
-    if node_column(table, NameMatcher(graph.nodes), taken) is not None:
-        return None
     geometry = graph._rows.geometry
     is_map = (graph.positions is not None and graph.positions.shape[1] == 2) or (geometry and None not in geometry)
-    return position_columns(table) if is_map else None
+    pair = position_columns(table) if is_map else None
+    matcher = NameMatcher(graph.nodes)
+    column = node_column(table, matcher, [*taken, *(pair or ())])
+    if pair is None or column is None:
+        return pair
+    # Values may look like names, where these are numbers: names are what leaves a column of values, too.
+    others = [one for one in table.columns if one not in (column, *pair)]
+    is_named = matcher.share(table[column]) > 0.5 and (taken or any(looks_like_numbers(table[one]) for one in others))
+    return None if is_named else pair
 
 
 def _on_nearest(
@@ -206,13 +214,19 @@ def _on_nearest(
     new = pd.DataFrame({"x": places[0], "y": places[1]})
     names = _point_names(table, new.set_axis(["road", "along"], axis=1), new.drop_duplicates(), graph, taken=list(pair))
     spots = new.drop_duplicates().set_axis(index_of_names(names))
-    bigger, report = graph.attach(spots, x="x", y="y", limit=limit)
+    try:
+        bigger, report = graph.attach(spots, x="x", y="y", limit=limit)
+    except TableError as error:
+        [fault] = error.faults
+        remedy = "Check these coordinates, remove the rows, or raise --snap-limit."
+        raise faults.raise_now(" and ".join(map(str, pair)), fault.rule, fault.received, remedy) from None
     number = pd.MultiIndex.from_frame(spots).get_indexer(pd.MultiIndex.from_frame(new))
     codes = bigger.locate(report["node"].tolist())[number]
     moved = report["moved"]
     unit = " m" if graph.is_geographic else ""
     words = f"{len(spots):,} places from {str(pair[0])!r} and {str(pair[1])!r} moved to the nearest edge"
-    words += f" (median distance {moved.median():.3g}{unit}, {moved.max():.3g}{unit} at most: {moved.idxmax()})"
+    middle, most = (f"{rounded(far)}{unit}" for far in (moved.median(), moved.max()))
+    words += f" (median distance {middle}, {most} at most: {moved.idxmax()})"
     return bigger, codes, words
 
 
@@ -309,7 +323,7 @@ def insert_sensors(path: str | Path, graph: Graph, columns: ValueColumns | None 
     """
     columns = columns or ValueColumns()
     notes: list[str] = []
-    table = read_table(path, TableError, notes)
+    table = read_table_or_features(path, TableError, notes)
     faults = FaultList(f"{getattr(path, 'name', path)} was not read", TableError)
     points = point_columns(table, _roads(graph), columns, [], faults)
     if points is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import torch
 
 from graphmatern._parameters import Parameter, Parameterized, positive
-from graphmatern._validation import FaultList, abbreviate, check_flag, check_positive
+from graphmatern._validation import FaultList, abbreviate, check_flag, check_positive, described
 from graphmatern.errors import KernelError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Kernel(torch.nn.Module, ABC):
         faults = FaultList(f"{type(self).__name__} was not bound to the graph", KernelError)
         if not isinstance(graph, Graph):
             remedy = "Make one with gm.Graph.from_edges, from_networkx or another constructor."
-            raise faults.raise_now("graph", "must be a graphmatern Graph", f"a {type(graph).__name__}", remedy)
+            raise faults.raise_now("graph", "must be a graphmatern Graph", described(graph), remedy)
         if normalized is None:
             normalized = self.requires_normalized
         normalized = check_flag("normalized", normalized, KernelError)

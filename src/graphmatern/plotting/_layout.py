@@ -63,7 +63,7 @@ class Layout:
         """A note about places that are not the graph's own positions."""
         if self.is_map:
             return "" if self.depth is None else "Seen from above and to the side."
-        return "The graph has no positions: nodes are placed so that neighbours are near each other."
+        return "There is no map: nodes are placed so that neighbours are near each other."
 
 
 def find_layout(graph: Graph) -> Layout:

@@ -90,6 +90,8 @@ class Content:
         Names of the classes.
     scores : list of float
         Standard normal scores of ``arrays["quantiles"]``, (n_scores · n_nodes,), where predictions are not normal.
+    threshold : float, optional
+        Where the slider of thresholds begins; at a typical prediction by default.
     logarithmic : bool
         Whether it is the logarithm that is nearly normal, so that one interpolates that.
     figures : list of dict
@@ -118,6 +120,7 @@ class Content:
     times: tuple[list[float], list[str]] | None = None
     classes: list[str] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
+    threshold: float | None = None
     logarithmic: bool = False
     figures: list[dict[str, str]] = field(default_factory=list)
     facts: list[tuple[str, str]] = field(default_factory=list)

@@ -236,6 +236,8 @@ def _thresholds(content: Content, decimals: int) -> dict[str, Any] | None:
     typical = float(np.nanmedian(mean))
     round_to = 10.0 ** np.floor(np.log10((high - low) / 4))
     threshold = float(np.clip(np.round(typical / round_to) * round_to, low, high))
+    if content.threshold is not None and low <= content.threshold <= high:
+        threshold = content.threshold
     first = float(np.floor(low / step) * step)
     return {
         "low": first,

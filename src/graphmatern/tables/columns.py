@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphmatern._validation import FaultList, abbreviate
-from graphmatern.tables.numbers import is_numeric, looks_like_numbers
+from graphmatern.tables.numbers import is_numeric, looks_like_numbers, to_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,12 +53,13 @@ _WORDS = {
     "fraction": r"(^|[_\s])(fraction|share|relative)([_\s]|$)",
     "noise": r"(^|[_\s])(sd|std|stdev|stderr|sigma|standard[_\s](deviation|error))([_\s(]|$)",
     "exposure": r"^(exposure|exposures|population)$",
+    "count": r"(^|[_\s])(cases|count|counts|deaths|events|incidents|accidents|crimes|observed)([_\s(]|$)",
     "time": r"^(time|timestamp|date|datetime|day|week|month|year|hour)$",
 }
 # What columns beside the values mean, and what is said where they are not used.
 _BESIDE = {
     "noise": "--noise-std {column} takes it for the standard deviations of the values' errors",
-    "exposure": "exposures are given to `fit` from Python",
+    "exposure": "--exposure {column} takes it for the exposures of counts",
     "time": "values of all times are taken together",
 }
 
@@ -148,6 +149,11 @@ def edge_roles(
             rest, roles.id = [column for column in table.columns if column == roles.id or column in rest], None
         for end, column in zip(missing, rest, strict=False):
             setattr(roles, end, column)
+    if guess_ends and roles.length is None and roles.weight is None:
+        for column in _free(table, roles):
+            if is_numeric(table[column]):
+                name = str(column)
+                roles.notes.append(f"column {name!r} is not used: --length {name!r} takes it for lengths of the edges")
     return roles
 
 
@@ -230,11 +236,18 @@ class PointColumns(NamedTuple):
     is_distance: bool
 
 
-def value_column(table: pd.DataFrame, used: list[Any], faults: FaultList) -> Any:
-    """The last column of numbers, or the only one left; one with another meaning only where there is nothing else."""
+def value_column(table: pd.DataFrame, used: list[Any], faults: FaultList, *, counts: bool = False) -> Any:
+    """The last column of numbers, or the only one left; one with another meaning only where there is nothing else.
+
+    Of counts, it is a column of whole numbers, if possible one that is called so.
+    """
     free = [column for column in table.columns if column not in used]
     others = {*(position_columns(table) or ()), *(column for role in _BESIDE for column in by_name(free, role))}
     rest = [column for column in free if column not in others] or free
+    if counts:
+        numbers = [column for column in rest if looks_like_numbers(table[column])]
+        whole = [column for column in numbers if not (to_numbers(table[column]) % 1 > 0).any()]
+        rest = by_name(numbers, "count")[:1] or whole or rest
     for choice in ([c for c in rest if is_numeric(table[c])], [c for c in rest if looks_like_numbers(table[c])]):
         if choice:
             return choice[-1]
@@ -244,12 +257,13 @@ def value_column(table: pd.DataFrame, used: list[Any], faults: FaultList) -> Any
     return rest[0]
 
 
-def unused_columns(table: pd.DataFrame, used: list[Any]) -> list[str]:
-    """Say which columns have a name that means something beside values, and are not used."""
+def unused_columns(table: pd.DataFrame, used: list[Any], known: Iterable[str] = ()) -> list[str]:
+    """Say which columns have a name that means something beside values, and are not used; known roles are skipped."""
     free = [column for column in table.columns if column not in used]
     return [
         f"column {str(column)!r} is not used: {words.format(column=column)}"
         for role, words in _BESIDE.items()
+        if role not in known
         for column in by_name(free, role)
     ]
 

@@ -137,6 +137,29 @@ def test_parts_of_a_mixture_share_products(masses: bool, monkeypatch: pytest.Mon
     assert (variance > 0.0).all()
 
 
+def test_parts_share_the_products_of_a_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = mixture()
+    parts = [component.parts[0].predictive for component in together.components]
+    few, ones, passes = np.setdiff1d(np.arange(400), SEEN)[:50], np.ones((1, 1)), []
+    polynomials = ChebyshevProducts.polynomials
+
+    def counted(self: ChebyshevProducts, coefficients: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        passes.append(columns.shape[1])
+        return polynomials(self, coefficients, columns)
+
+    for part in parts:
+        part.means(few, np.ones((len(SEEN), 1)))  # columns of the observed nodes
+        part.variances(np.arange(3))
+    monkeypatch.setattr(ChebyshevProducts, "polynomials", counted)
+    for part in parts:
+        variances = part.variances(few)
+        column = part.covariance_times(few, few[:1], ones)
+        np.testing.assert_allclose(column[0, 0], variances[0], rtol=1e-8)
+        np.testing.assert_allclose(column[:, 0], part.covariances(few)[:, 0], atol=1e-9)
+    assert passes.count(1) == 1
+    assert passes.count(50) == 1 + len(parts)  # covariances are asked for one by one
+
+
 def test_tables_state_the_errors_of_estimated_deviations(monkeypatch: pytest.MonkeyPatch) -> None:
     y, made = np.round(np.exp(field()[SEEN])), []
     options: dict[str, Any] = {"engine": "moments", "normalized": True, "likelihood": "poisson", "integrate": False}

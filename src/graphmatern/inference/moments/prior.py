@@ -87,6 +87,8 @@ class PriorField(NodePrior):
         self.rows = operator.rows
         self.n_nodes = self.rows.n_here
         self._cross: dict[bytes, Floats] = {}
+        self._exact: dict[bytes, Floats] = {}  # prior variances of the nodes that were last asked for
+        self._times: dict[bytes, Floats] = {}  # K times the column that was last asked for
         self._family: list[PriorField] = [self]
 
     def spread(self, nodes: Longs, columns: Floats, at: Longs) -> Floats:
@@ -124,7 +126,16 @@ class PriorField(NodePrior):
 
     def times(self, nodes: Longs, weights: Floats) -> Floats:
         """K between all nodes and some, repeats allowed, times weights, by products alone; shape (n_nodes, k)."""
-        return self.apply(sum_by_node(nodes, weights, self.n_nodes))
+        columns = sum_by_node(nodes, weights, self.n_nodes)
+        if weights.shape[1] != 1 or not self.rows.whole:
+            return self.apply(columns)
+        # One column at a time is what designs ask for: every class and every member of the family for the same one.
+        key = nodes.tobytes() + weights.tobytes()
+        if key not in self._times:
+            found = self._polynomials(self.operator.polynomials, columns)
+            for one, own in zip(self._family, found, strict=True):
+                one._times = {key: own}
+        return self._times[key].copy()
 
     def columns(self, keys: Longs) -> Floats:
         """Columns of K; shape (n_nodes, n)."""
@@ -183,11 +194,22 @@ class PriorField(NodePrior):
         if self._are_many(nodes):
             return self.estimated_variances.values[nodes]
         every = self.rows.every(nodes)
-        found = np.empty(len(every))
-        for start in range(0, len(every), _AT_ONCE):
-            part = every[start : start + _AT_ONCE]
-            found[start : start + _AT_ONCE] = np.diag(self.rows.taken(part, self.columns(part)))
-        return found[np.searchsorted(every, self.rows.keys[nodes])]
+        if every.tobytes() not in self._exact:
+            self._find_variances(every)
+        return self._exact[every.tobytes()][np.searchsorted(every, self.rows.keys[nodes])]
+
+    def _find_variances(self, every: Longs) -> None:
+        """Find the prior variances of some nodes, for the whole family; classes ask for the same nodes in turn."""
+        family = self._family
+        size = int(np.clip(_KEPT_ENTRIES // (self.n_nodes * len(family)), 1, _AT_ONCE))
+        found = np.empty((len(family), len(every)))
+        for start in range(0, len(every), size):
+            part = every[start : start + size]
+            columns = self._polynomials(self.operator.polynomials, self.rows.units(part))
+            for place, own in enumerate(columns):
+                found[place, start : start + size] = np.diag(self.rows.taken(part, own))
+        for one, own in zip(family, found, strict=True):
+            one._exact = {every.tobytes(): own}
 
     def variance_errors(self, nodes: Longs) -> Floats:
         """Standard errors of `variances` of the same nodes; shape (n,)."""

@@ -386,7 +386,7 @@ class Page {
       const end = (key, label, side) => ({ key, label, numeric: true, value: (i) => (this.now ? this.bounds(i)[side] : NaN), text: (i) => formatNumber(this.now ? this.bounds(i)[side] : NaN, page.decimals) });
       const columns = [name, number("mean", "Mean"), number("std", "Std. dev."), end("lower", `${percent} from`, 0), end("upper", "to", 1), number("observed", "Observed")];
       if (page.arrays.residual) columns.push(number("residual", "Off from the others"));
-      if (page.exceedance) columns.push({ key: "exceedance", label: "Exceedance", numeric: true, value: (i) => this.above_values[i], text: (i) => formatShare(this.above_values[i]) });
+      if (page.exceedance) columns.push({ key: "exceedance", label: () => `${this.above ? "Above" : "Below"} ${this.number(this.threshold)}`, numeric: true, value: (i) => this.above_values[i], text: (i) => formatShare(this.above_values[i]) });
       return columns;
     }
     const code = (key, label) => ({ key, label, numeric: false, value: (i) => (Number.isNaN(this.now?.[key][i] ?? NaN) ? null : this.className(this.now[key][i])), text: (i) => this.className(this.now?.[key][i] ?? NaN) });

@@ -4,8 +4,10 @@ import { make } from "./format.js";
 
 const ROWS = 12;
 
+const columnLabel = ({ label }) => (typeof label === "function" ? label() : label);
+
 export class NodeTable {
-  // columns: [{ key, label, numeric, value(i), text(i) }]
+  // columns: [{ key, label, numeric, value(i), text(i) }]; a label that changes is a function
   constructor(element, { columns, n, choose, describe }) {
     Object.assign(this, { element, columns, n, choose, describe });
     this.order = Uint32Array.from({ length: n }, (_, i) => i);
@@ -21,7 +23,7 @@ export class NodeTable {
   build() {
     const head = make("tr");
     this.headers = this.columns.map((column) => {
-      const button = make("button", { type: "button", text: column.label, on: { click: () => this.sort(column) } });
+      const button = make("button", { type: "button", text: columnLabel(column), on: { click: () => this.sort(column) } });
       const cell = make("th", { scope: "col", class: column.numeric ? "numeric" : null }, button);
       head.append(cell);
       return cell;
@@ -76,6 +78,7 @@ export class NodeTable {
   }
 
   refresh() {
+    this.columns.forEach((column, k) => (this.headers[k].firstChild.textContent = columnLabel(column)));
     this.arrange();
     this.show();
   }
