@@ -27,7 +27,7 @@ from graphmatern.sparse._filter import ChebyshevFilter
 from graphmatern.sparse._inverses import small_inverses
 from graphmatern.sparse._pattern import power_nnz
 from graphmatern.sparse._powers import MatrixPolynomial
-from graphmatern.sparse._products import ChebyshevProducts
+from graphmatern.sparse._products import ChebyshevProducts, kept_bytes
 from graphmatern.sparse._resources import Cost, available_memory, available_threads, format_bytes
 from graphmatern.sparse._row_blocks import Rows, signs_of
 from graphmatern.sparse._rows import AddedRows, SharedRows, product_seconds
@@ -55,6 +55,7 @@ __all__ = [
     "cubed_diagonal",
     "early_cost",
     "format_bytes",
+    "kept_bytes",
     "least_cost",
     "power_nnz",
     "predict_cost",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
     Kept = dict[int, tuple[Any, Any]]
 
-__all__ = ["ChebyshevProducts"]
+__all__ = ["ChebyshevProducts", "kept_bytes"]
 
 _KEPT_SHARE = 0.25  # of the memory, for blocks that are kept to go on from
 _WAITING = 2**20  # entries that are summed up at once, by one product of dense matrices
@@ -40,6 +40,12 @@ _ROW_BYTES = 256  # of a block; with fewer, loading indices costs more than usin
 
 def _uncounted(_columns: int) -> None:
     """Nothing is shown."""
+
+
+def kept_bytes(n: int, n_columns: int) -> float:
+    """Bytes of two blocks of columns that are kept to go on from; 0 where there is no memory for them."""
+    found = 16.0 * n * n_columns
+    return found if found <= _KEPT_SHARE * available_memory() else 0.0
 
 
 class ChebyshevProducts:
@@ -176,7 +182,7 @@ class ChebyshevProducts:
 
     def _may_keep(self, n_columns: int) -> bool:
         """Whether there is memory to keep two blocks of so many columns."""
-        return 16.0 * self.n * n_columns <= _KEPT_SHARE * available_memory()
+        return n_columns == 0 or kept_bytes(self.n, n_columns) > 0.0
 
     @contextmanager
     def _counting(self, what: str, n_columns: int, degree: int) -> Iterator[None]:
