@@ -22,7 +22,7 @@ from graphmatern.inference.markov.cost import (
     sparse_cost,
 )
 from graphmatern.inference.markov.engine import MarkovEngine
-from graphmatern.inference.moments.engine import MomentsEngine
+from graphmatern.inference.moments.engine import MomentsEngine, dense_bytes
 from graphmatern.inference.spectral.engine import SpectralEngine, eigenpairs_used
 from graphmatern.kernels import ArealKernel, Matern
 from graphmatern.sparse import available_memory, format_bytes, kept_bytes, power_nnz, product_seconds
@@ -58,7 +58,6 @@ _PER_ENTRY = 4e-9  # seconds of one solution, per entry of the factor
 _PER_STEP, _PER_NODE = 2e-3, 3e-7  # seconds of an evaluation through factors beside these, and of each node in it
 _MOST_LARGER = 30.0  # times, beyond which it does not matter how much larger a precision is
 _TYPICAL_LENGTHSCALE = 8.0
-_COMBINATIONS = 260  # of moments, and moments, that are kept, about
 _COLUMNS_AT_WORK = 256  # of all nodes, on all processors
 _COLUMNS_OF_MANY = 1_000  # columns that are multiplied in a fit with many observations, about
 _DEGREE = 8.0  # of polynomials, relative to the square root of how far a kernel's function falls
@@ -324,7 +323,7 @@ def _moments_cost(problem: Problem) -> EngineCost:
         method, memory = f"conjugate gradients at {observed:,} observed nodes", 8.0 * (200.0 * observed + 200.0 * n)
     else:
         method = f"moments at {observed:,} observed nodes"
-        memory = 8.0 * (_COMBINATIONS * observed**2 + _COLUMNS_AT_WORK * n) + 2.0 * kept_bytes(n, observed)
+        memory = dense_bytes(observed) + 8.0 * _COLUMNS_AT_WORK * n + 2.0 * kept_bytes(n, observed)
     return EngineCost("moments", method, _moments_seconds(problem), memory)
 
 

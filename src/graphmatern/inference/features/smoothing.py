@@ -105,10 +105,15 @@ class Smoother(ABC):
             return self._filtered(columns, smoothings)
         return np.asarray(self._filtered(self._root_mass * columns, smoothings) / self._root_mass)
 
+    def _units(self, nodes: Longs) -> Floats:
+        """Columns of the identity; shape (n_nodes, n)."""
+        found = np.zeros((self.n_nodes, len(nodes)))
+        found[nodes, np.arange(len(nodes))] = 1.0
+        return found
+
     def weights(self, nodes: Longs, smoothings: Sequence[float]) -> Floats:
         """With which weights features of all nodes are averaged at some nodes; (n_smoothings, n_nodes, n)."""
-        units = np.zeros((self.n_nodes, len(nodes)))
-        units[nodes, np.arange(len(nodes))] = 1.0
+        units = self._units(nodes)
         if self._root_mass is None:
             return self._filtered(units, smoothings)
         return np.asarray(self._filtered(units / self._root_mass, smoothings) * self._root_mass)
@@ -178,10 +183,7 @@ class ChebyshevSmoother(Smoother):
         if by_node < matrix.n_features * products.nnz:
 
             def units(part: slice) -> Floats:
-                width = part.stop - part.start
-                found = np.zeros((self.n_nodes, width))
-                found[nodes[part], np.arange(width)] = 1.0
-                return found
+                return self._units(nodes[part])
 
             def features(block: Floats) -> Floats:
                 return matrix.transposed_times(block if self._root_mass is None else root * block)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["MomentsEngine", "probe_errors"]
+__all__ = ["MomentsEngine", "dense_bytes", "probe_errors"]
 
 _TOLERANCE_OF_PREDICTIONS = 1e-12  # less than of K, as leaving one observation out magnifies errors
 # While a search is under way, kernels need not be exact; see `rough_error`.
@@ -70,7 +70,13 @@ _FEW_DEGREES = 64  # up to here all combinations are kept
 _SAMPLES = 600  # parameters from which the combinations that are kept are found
 _KEPT = 1e-13  # relative size of those that are not
 _LAST = 4  # coefficients that must have become small
+_MOMENTS, _COMBINATIONS = 200, 60  # that are kept, about
 _SEED = 7
+
+
+def dense_bytes(count: int) -> float:
+    """About what moments between some observed nodes take, and the combinations of them that are kept."""
+    return 8.0 * (_MOMENTS + _COMBINATIONS) * count**2
 
 
 class MomentsEngine(Engine):
@@ -185,7 +191,7 @@ class MomentsEngine(Engine):
             self._problem.graph.n_nodes,
             self.accuracy.n_probes + sum(group.data.shape[1] for group in self.groups),
         )
-        needed = 8 * (6 * count * width + 8 * n * 32) if self._many else 8 * (200 + 60) * count**2
+        needed = 8 * (6 * count * width + 8 * n * 32) if self._many else dense_bytes(count)
         if needed > 0.8 * available_memory():
             raise ResourceError(
                 f"moments of {count:,} observed nodes need about {format_bytes(needed)} of memory, of "
