@@ -14,6 +14,7 @@ from graphmatern.errors import InputError, ResourceError
 from graphmatern.inference import EngineCost, Observations, Problem, choose_engine, engines, predict_costs
 from graphmatern.inference.markov import cost as markov_cost
 from graphmatern.likelihoods import Gaussian, Poisson
+from graphmatern.sparse import _products
 
 CITY = gm.make_roads(200, seed=0)
 VALUES = np.sin(np.arange(CITY.n_nodes) / 9.0)
@@ -41,6 +42,13 @@ def test_every_engine_that_can_serve_is_predicted() -> None:
     assert "500 eigenpairs" in str(few[0])
     unserved = predict_costs(problem(hubs, 100, gm.Diffusion(3.0)))
     assert [cost.engine for cost in unserved] == ["spectral", "moments"]  # no sparse precision
+
+
+def test_blocks_that_are_not_kept_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = problem(CITY, 50)
+    kept = engines._moments_cost(asked).memory
+    monkeypatch.setattr(_products, "available_memory", lambda: 10)
+    assert kept - engines._moments_cost(asked).memory == 2 * 16 * CITY.n_nodes * 50
 
 
 def test_the_choice_knows_what_a_likelihood_costs() -> None:
