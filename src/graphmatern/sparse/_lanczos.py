@@ -236,7 +236,7 @@ class KrylovSpace:
         ``see`` is called with every block of vectors that counts.
         """
         tolerance = max(tolerance, _rounding(slowest))
-        look, before = max(self.count, _FIRST), (0, 0.0)
+        look, last, before = max(self.count, _FIRST), 0, 1.0
         while True:
             while self.count < look:
                 if see is not None:
@@ -248,9 +248,9 @@ class KrylovSpace:
             if self.count >= most:
                 return False
             # Errors fall about geometrically, so where they would be small enough can be told.
-            rate = np.log(before[1] / error) / (self.count - before[0]) if before[1] > error else 0.0
+            rate = max(np.log(before / error) / (self.count - last), -np.log(error) / self.count)
             ahead = np.log(error / tolerance) / rate if rate > 0.0 else self.count
-            before = self.count, error
+            last, before = self.count, error
             look = min(self.count + int(np.clip(np.ceil(ahead), 2, max(4, self.count // 2))), most)
 
     def missing(self, slowest: Functions, tolerance: float, columns: int | None = None) -> float:
