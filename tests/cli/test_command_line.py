@@ -207,6 +207,16 @@ def test_info_describes_a_graph(city: Path) -> None:
     assert run("info", city / "roads.csv", "--quiet").output == ""
 
 
+def test_info_of_a_small_graph_compiles_nothing(city: Path) -> None:
+    program = "import sys; from graphmatern.cli._app import app; app(sys.argv[1:], standalone_mode=False); "
+    program += "print('numba' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "info", city / "roads.csv"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "False"
+    assert done.stderr == ""
+
+
 def test_info_says_what_would_take_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hubs = gm.Graph.from_networkx(nx.barabasi_albert_graph(4000, 10, seed=0))
     hubs.edges[["source", "target"]].to_csv(tmp_path / "hubs.csv", index=False)

@@ -126,11 +126,11 @@ def test_layers() -> None:
 
 
 def test_compilation_is_announced_once(copy: Path) -> None:
-    """On a terminal, or where progress was asked for; never again when the code is found."""
+    """Also where there is no terminal, unless progress is forbidden; never again when the code is found."""
     program = f"""
-import io, sys; sys.stderr = io.StringIO()
+import io, os, sys; sys.stderr = io.StringIO()
 from graphmatern import _progress
-with _progress.showing(True):
+with _progress.showing(False if "QUIET" in os.environ else None):
     exec({PROGRAM!r})
     from graphmatern.sparse._symbolic import postorder
     postorder(np.array([2, 2, -1], np.int32), np.full(3, -1, np.int32))
@@ -139,6 +139,8 @@ print(sys.stderr.getvalue().count("compiling"))
     site = str(copy.parent)
     assert run(program, PYTHONPATH=site).splitlines()[-1] == "1"
     assert run(program, PYTHONPATH=site).splitlines()[-1] == "0"
+    shutil.rmtree(copy / "sparse" / "__pycache__")
+    assert run(program, PYTHONPATH=site, QUIET="1").splitlines()[-1] == "0"
 
 
 def test_a_second_process_compiles_what_a_fit_compiles() -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from graphmatern._progress import showing
 from graphmatern.errors import (
     DataNotFoundError,
     GraphMaternError,
@@ -136,7 +137,7 @@ class Console:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Show the library's warnings as lines of their own; other libraries' are not for the user."""
-        with warnings.catch_warnings():
+        with showing(None if self.talks else False), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", GraphMaternWarning)
             warnings.showwarning = lambda message, *_, **__: self.warn(_with_options(str(message)))

@@ -9,6 +9,7 @@ import numpy as np
 from graphmatern._validation import FaultList, check_whole
 from graphmatern.errors import ResourceError
 from graphmatern.sparse._compile import jit, jit_unless_small
+from graphmatern.sparse._small import small_power
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -275,4 +276,7 @@ def power_nnz(matrix: spmatrix | sparray, nu: int, *, limit: int | None = None, 
     indptr, indices = canonical(matrix, check=check)
     if nu == 1:
         return len(indices)
+    small = small_power(indptr, indices, nu)
+    if small is not None:
+        return small.nnz
     return int(_count_ball(indptr, indices, nu, 2**62 if limit is None else limit))
