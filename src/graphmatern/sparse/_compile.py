@@ -45,7 +45,7 @@ _OPTIONS: dict[str, Any] = {
 }
 # Of parts of other functions: never called from Python, so there is no need to make that possible.
 _PART: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_SMALL = 20_000  # entries of arrays over which Python loops in less time than numba takes to import
+_SMALL = 150_000  # entries of arrays over which Python loops in less time than numba takes to import
 
 
 def _candidates() -> Iterator[Path]:
