@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["EXIT_CODES", "Console", "OutputFileError", "check_folder", "reported", "writing"]
+__all__ = ["EXIT_CODES", "Console", "OutputFileError", "UseError", "check_folder", "reported", "writing"]
 
 FAILED, USE, INPUT, OUTPUT, LIBRARY, INTERRUPTED = 1, 2, 3, 4, 5, 130
 EXIT_CODES = (
@@ -61,6 +61,10 @@ _Command = TypeVar("_Command", bound="Callable[..., None]")
 
 class OutputFileError(GraphMaternError, OSError):
     """A file could not be written."""
+
+
+class UseError(InputError):
+    """Options are wrong, whatever the files hold."""
 
 
 class Console:
@@ -187,6 +191,8 @@ def _code(error: BaseException) -> int:
         return OUTPUT
     if isinstance(error, MissingLibraryError):
         return LIBRARY
+    if isinstance(error, UseError):
+        return USE
     if isinstance(error, InputError) and all(fault.argument in _OPTIONS for fault in error.faults):
         return USE
     if isinstance(error, InputError | DataNotFoundError | ModelFileError):
