@@ -13,7 +13,6 @@ from typer.core import TyperCommand
 
 from graphmatern.cli._console import OutputFileError, UseError
 from graphmatern.errors import DataNotFoundError, Fault, InputError
-from graphmatern.tables import existing_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,6 +123,8 @@ class Checks:
 
     def files(self, *given: tuple[Path | None, str]) -> None:
         """Note which of the files that were given, with the kinds they should be of, are not there."""
+        from graphmatern.tables import existing_file
+
         for path, kind in given:
             if path is not None:
                 with self.collecting():
