@@ -150,7 +150,8 @@ class Console:
 
 def _with_options(text: str) -> str:
     """The library's words with arguments as options: --parallel first for parallel='first'."""
-    return re.sub(r"\b(contiguity|engine|likelihood|parallel)='(\w+)'", r"--\1 \2", text)
+    text = re.sub(r"\b(contiguity|engine|likelihood|parallel)='(\w+)'", r"--\1 \2", text)
+    return re.sub(r"(through|with) `(links|tolerance)`", r"\1 --\2", text)
 
 
 def _for_json(value: Any) -> Any:

@@ -70,7 +70,7 @@ def run_fit(
         wishes = "--out model.gm, --predict predictions.csv, --plot map.png or --report page.html"
         checks.add("output", "must be given: say what to write", "nothing", f"Use {wishes}.")
     checks.files((graph, "graph"), (values, "table"), (areas, "GeoJSON"), (model.features, "table"))
-    checks.files((options.nodes, "table"), (options.sensors, "table"))
+    checks.files((options.nodes, "table"), (options.sensors, "table"), (options.links, "table"))
     _check(checks, options, columns, model, holdout)
     checks.raise_if_any()
     with console.listening(), console.steps(4) as begin, limited_threads(model.n_threads):
@@ -162,13 +162,21 @@ def _say_values(data: ValueReading, path: Path, model: ModelOptions, console: Co
 def _warn_of_parts(data: ValueReading, console: Console) -> None:
     """Warn if a network is not connected, which is mostly an accident of how it was drawn."""
     graph = data.graph
-    if graph.n_components == 1:
-        return
     reached = np.isin(graph.components, graph.components[data.places])
-    words = f"the network is in {graph.n_components:,} parts that are not connected"
-    if not reached.all():
-        words += f"; {int((~reached).sum()):,} nodes are in parts without a value and keep the prior"
-    remedy = "Check the ends of its edges" if graph.areas is None else "Bridge gaps between outlines with --tolerance"
+    count = int((~reached).sum())
+    lost = f"{count:,} nodes are in parts without a value and keep the prior"
+    if count == 1:
+        lost = "1 node is in a part without a value and keeps the prior"
+    # Islands among areas were named when the graph was made.
+    named = 0 if graph.areas is None else len(graph.islands)
+    parts = graph.n_components - named
+    if parts <= 1:
+        if not reached.all():
+            console.note(lost)
+        return
+    beside = " beside islands" if named else ""
+    words = f"the network is in {parts:,} parts{beside} that are not connected" + ("" if reached.all() else f"; {lost}")
+    remedy = "Check the ends of its edges" if graph.areas is None else "Join them with --links or --tolerance"
     console.warn(f"{words}. {remedy}, or use --largest-component")
 
 

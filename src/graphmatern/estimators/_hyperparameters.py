@@ -160,6 +160,4 @@ def integrated_from_state(state: dict[str, Any] | None) -> Integrated | None:
         normalized = state["normalized"][place] if "normalized" in state else None
         components.append(Component(kernel, state["positions"][place], weight, value, sites, normalized))
     draws = {current_label(components[0].kernel, name): values for name, values in state["draws"].items()}
-    return Integrated(
-        None, components, draws, state["draw_weights"], state["log_evidence"], state["effective"]
-    )
+    return Integrated(None, components, draws, state["draw_weights"], state["log_evidence"], state["effective"])

@@ -72,8 +72,8 @@ _SHARED = {
         (
             'Priors of learned parameters, such as ``{"lengthscale": gm.LogNormal(median=10.0, spread=1.0)}``: also\n'
             '`gm.HalfNormal`, `gm.Gamma`, `gm.Beta` (of shares) and `gm.PCPrior`; "sigma" is the square root of the\n'
-            "variance. In a sum of kernels, ``variance`` names that of every term, ``features.variance`` that of one, as\n"
-            "in `hyperparameters_`. Parameters that are integrated over have weak priors by default (see ``integrate``)."
+            "variance. In a sum of kernels, ``variance`` names that of every term, ``features.variance`` that of one.\n"
+            "Parameters that are integrated over have weak priors by default (see ``integrate``)."
         ),
     ),
     "integrate": (
