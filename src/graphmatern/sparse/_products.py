@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["ChebyshevProducts", "kept_bytes"]
 
 _KEPT_SHARE = 0.25  # of the memory, for blocks that are kept to go on from
-_WAITING = 2**20  # entries that are summed up at once, by one product of dense matrices
 _ROW_BYTES = 256  # of a block; with fewer, loading indices costs more than using them
 
 
@@ -163,6 +162,22 @@ class ChebyshevProducts:
         self._matrix.combine(current, previous, (1.0 if k == 1 else 2.0, 0.0, -1.0), totals, coefficients, crew)
         self._count(current.shape[1])
         return previous, current
+
+    def project(self, current: Any, previous: Any, kept: Floats, scale: Floats, crew: Crew | None) -> Floats:
+        """Previous ← scale · (S current + kept · previous) and its inner products with current; see `SharedRows`."""
+        return self._matrix.project(current, previous, kept, scale, crew)
+
+    def subtract(
+        self,
+        current: Any,
+        previous: Any,
+        factors: Floats,
+        totals: Any = None,
+        coefficients: Floats | None = None,
+        crew: Crew | None = None,
+    ) -> Floats:
+        """Previous −= factor · current, whose squares are found; totals as in `SharedRows.subtract`."""
+        return self._matrix.subtract(current, previous, factors, totals, coefficients, crew)
 
     def seconds(self, n_columns: float, degree: float) -> float:
         """Seconds that products are expected to take; the same for all processes that share rows."""
@@ -332,48 +347,6 @@ class ChebyshevProducts:
         with self._counting("products", columns.shape[1], len(coefficients) - 1):
             self._in_blocks(columns.shape[1], work)
         return found
-
-    def collected(
-        self,
-        coefficients: Floats,
-        count: int,
-        start: Callable[[slice], Floats],
-        take: Callable[[Floats], Floats],
-    ) -> Floats:
-        """Σ_k c_k g(T_k(S) V) for many sets of coefficients, with g that keeps little; shape (n_sets, m, n_columns).
-
-        Parameters
-        ----------
-        coefficients : ndarray, shape (degree + 1, n_sets)
-            One set in each column.
-        count : int
-            How many columns V has.
-        start : callable
-            Slice of columns → these columns of V, shape (n, k).
-        take : callable
-            g, linear: block of columns, shape (n, k) → what is kept of it, shape (m, k).
-        """
-        parts: dict[int, Floats] = {}
-        degree, n_sets = len(coefficients) - 1, coefficients.shape[1]
-
-        def work(part: slice, crew: Crew | None) -> None:
-            current = self._block(start(part))
-            previous = self._zeros(*current.shape)
-            total, waiting = np.zeros(0), []
-            for k in range(degree + 1):
-                if k:
-                    current, previous = self._advance(current, previous, k, crew=crew)
-                waiting.append(take(self._numbers(current)))
-                if len(waiting) * waiting[0].size >= _WAITING or k == degree:
-                    shape = n_sets, *waiting[0].shape
-                    sums = coefficients[k + 1 - len(waiting) : k + 1].T @ np.stack(waiting).reshape(len(waiting), -1)
-                    total = sums.reshape(shape) if len(total) == 0 else total + sums.reshape(shape)
-                    waiting = []
-            parts[part.start] = total
-
-        with self._counting("products", count, degree):
-            self._in_blocks(count, work)
-        return np.concatenate([parts[place] for place in sorted(parts)], axis=2)
 
     def forms(self, nodes: Longs, left: Floats, right: Floats, degree: int) -> Floats:
         """Forms uᵀ T_k(S)[x, x] v of pairs of columns, for k up to a degree; shape (degree + 1, n_columns).

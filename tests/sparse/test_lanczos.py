@@ -1,0 +1,90 @@
+"""Functions of matrices by Lanczos' method, against all eigenpairs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphmatern.errors import NumericalError
+from graphmatern.inference.moments.device import DeviceProducts
+from graphmatern.sparse import ChebyshevProducts, MatrixFunctions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+HIGH = 8.0
+SHARP = np.array([0.1, 3.0, 50.0])
+
+
+def matrix_of(n: int, seed: int) -> sp.csr_array[Any]:
+    """The Laplacian of some random graph, scaled to eigenvalues from 0 to 8."""
+    rng = np.random.default_rng(seed)
+    weights = sp.random_array((n, n), density=min(1.0, 4.0 / n), rng=rng)
+    weights = weights + weights.T
+    laplacian: Any = sp.diags_array(weights.sum(axis=1)) - weights
+    largest = np.linalg.eigvalsh(laplacian.toarray())[-1]
+    return sp.csr_array(laplacian * (HIGH / max(largest, 1e-12)))
+
+
+def filters(eigenvalues: Floats) -> Floats:
+    return 1.0 / (1.0 + SHARP[:, None] * 0.5 * HIGH * (1.0 + eigenvalues))
+
+
+def expected(matrix: sp.csr_array[Any], columns: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(matrix.toarray())
+    return np.stack([(vectors / (1.0 + one * values)) @ vectors.T @ columns for one in SHARP])
+
+
+def functions(products: ChebyshevProducts, most: int = 1000) -> MatrixFunctions:
+    return MatrixFunctions(products, filters, lambda x: filters(x)[-1:], 1e-12 / SHARP[-1], most)
+
+
+@settings(max_examples=30, deadline=None)
+@given(n=st.integers(1, 120), seed=st.integers(0, 10**6), width=st.integers(1, 70), n_threads=st.integers(1, 3))
+def test_agrees_with_eigenpairs(n: int, seed: int, width: int, n_threads: int) -> None:
+    matrix, rng = matrix_of(n, seed), np.random.default_rng(seed)
+    columns = rng.standard_normal((n, width))
+    columns[:, 0] = 1.0  # an eigenvector: its space is exhausted at once
+    columns[:, width // 2] *= rng.integers(2)  # or nothing at all
+    products = ChebyshevProducts(matrix, 0.0, HIGH, n_threads)
+    truth = expected(matrix, columns)
+    np.testing.assert_allclose(functions(products).apply(columns), truth, rtol=0.0, atol=1e-10)
+    kept = rng.standard_normal((4, n))
+    found = functions(products).collected(width, lambda part: columns[:, part], lambda block: kept @ block)
+    np.testing.assert_allclose(found, kept @ truth, rtol=0.0, atol=1e-9)
+
+
+def test_long_after_vectors_have_lost_orthogonality() -> None:
+    n = 4_000
+    path = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n))
+    # Some far eigenvalues are found within a few steps, and then again and again.
+    matrix = sp.csr_array(path + sp.diags_array(np.where(np.arange(n) % 1000 == 0, 4_000.0, 0.0)))
+    columns = np.random.default_rng(0).standard_normal((n, 3))
+    products = ChebyshevProducts(matrix, 0.0, 4_010.0, 2)
+
+    def solve(eigenvalues: Floats) -> Floats:
+        return 1.0 / (1.0 + 200.0 * 2_005.0 * (1.0 + eigenvalues[None]))
+
+    found = MatrixFunctions(products, solve, solve, 1e-10 / (200.0 * 2_005.0), 4_000).apply(columns)[0]
+    left = found + 200.0 * (matrix @ found) - columns
+    assert np.abs(left).max() < 1e-8
+
+
+def test_on_a_device() -> None:
+    matrix = matrix_of(90, 3)
+    columns = np.random.default_rng(1).standard_normal((90, 5))
+    products = DeviceProducts(matrix, 0.0, HIGH, torch.device("cpu"))
+    np.testing.assert_allclose(functions(products).apply(columns), expected(matrix, columns), rtol=0.0, atol=1e-10)
+
+
+def test_says_when_it_does_not_settle() -> None:
+    with pytest.raises(NumericalError, match=r"did not settle in 9 products.*normalized=True"):
+        functions(ChebyshevProducts(matrix_of(100, 1), 0.0, HIGH), most=9).apply(np.eye(100)[:, :2])
