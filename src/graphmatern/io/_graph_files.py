@@ -310,7 +310,7 @@ def _link_pairs(path: str | Path, features: list[Any], name: str | None) -> list
         rows.insert(0, first)
     codes = matcher.codes([entry for row in rows for entry in row]).reshape(-1, 2)
     return [
-        tuple(entry if code < 0 else names[code] for entry, code in zip(row, own, strict=True))  # type: ignore[misc]
+        tuple(entry if code < 0 else names[code] for entry, code in zip(row, own, strict=True))
         for row, own in zip(rows, codes, strict=True)
     ]
 
