@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from graphmatern.sparse import _ordering, early_cost, power_nnz, predict_cost, small_cost
+from graphmatern.sparse._minimum_degree import minimum_degree
 
 GRAPHS = {
     "grid": (nx.grid_2d_graph(75, 75), 75),
@@ -57,8 +58,12 @@ SMALL = {
 def test_small_costs_are_those_of_an_analysis(name: str, power: int) -> None:
     matrix = pattern(SMALL[name])
     whole = sp.csc_array(matrix @ matrix) if power == 2 else matrix
-    found, expected = small_cost(matrix, power, 1), predict_cost(whole, n_threads=1)
+    own = minimum_degree(whole.indptr.astype(np.int64), whole.indices.astype(np.int32), 10.0)
+    found, expected = small_cost(matrix, power, 1), predict_cost(whole, ordering=own, n_threads=1)
     assert found is not None
+    chosen = predict_cost(whole, n_threads=1)  # through SuperLU as well
+    assert chosen.ordering == "minimum_degree"
+    assert abs(chosen.nnz_factor - found.nnz_factor) <= 0.1 * found.nnz_factor
     for one, other in [
         (found.nnz_factor, expected.nnz_factor),
         (found.memory_bytes, expected.memory_bytes),

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.integer]
 
-__all__ = ["small_cost", "small_power"]
+__all__ = ["small_cost", "small_ordering", "small_power"]
 
 _NODES = 20_000
 _OPERATIONS = 5e9  # that SuperLU has done in two seconds
+_QUICK = 1e9  # that it has done in some tenths of a second
 _PRODUCTS = 5_000_000  # entries that are multiplied to form a power
 
 
@@ -59,18 +60,36 @@ def small_cost(pattern: spmatrix | sparray, power: int = 1, n_threads: int | Non
     given: csr_array[Any] = csr_array(pattern)  # type: ignore[call-overload]
     n = given.shape[0]
     matrix = small_power(given.indptr, given.indices, power)
-    if matrix is None or _profile_operations(matrix) > _OPERATIONS:
+    factor = None if matrix is None else _factor(matrix, _OPERATIONS)
+    if factor is None or matrix is None:
         return None
-    from scipy.sparse.linalg import splu
-
-    entries = np.diff(matrix.indptr)
-    dominant = csc_array(diags_array(entries + 1.0) - matrix.astype(np.float64))  # positive definite: no pivoting
-    options = {"SymmetricMode": True}
-    factor = splu(dominant, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
     counts = np.diff(factor.L.indptr).astype(np.float64)
     nnz, flops = int(counts.sum()), float(counts @ counts)
     seconds = predicted_seconds(n, nnz, flops, available_threads() if n_threads is None else n_threads)
     return Cost("minimum_degree", nnz, flops, bytes_needed(n, len(matrix.indices), nnz), seconds)
+
+
+def small_ordering(indptr: Integers, indices: Integers) -> NDArray[np.int32] | None:
+    """Minimum degree ordering of a small pattern, without compiling anything; None where that is slow."""
+    matrix = small_power(indptr, indices, 1)
+    factor = None if matrix is None else _factor(matrix, _QUICK)
+    if factor is None:
+        return None
+    order = np.argsort(factor.perm_c).astype(np.int32)
+    # Hubs come last, as in `minimum_degree`, where pivots of a singular matrix are told from rounding.
+    is_hub = np.diff(indptr)[order] > max(16.0, 10.0 * np.sqrt(len(order)))
+    return np.concatenate([order[~is_hub], order[is_hub]])
+
+
+def _factor(matrix: csr_array[Any], most: float) -> Any:
+    """SuperLU's factor of a matrix of this pattern; None where that may take more operations."""
+    if _profile_operations(matrix) > most:
+        return None
+    from scipy.sparse.linalg import splu
+
+    # Positive definite: no pivoting.
+    dominant = csc_array(diags_array(np.diff(matrix.indptr) + 1.0) - matrix.astype(np.float64))
+    return splu(dominant, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
 
 
 def _profile_operations(matrix: csr_array[Any]) -> float:
