@@ -14,9 +14,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.polynomial import chebyshev
 from scipy.sparse import csr_array, eye_array
 
 from graphmatern._progress import bar
+from graphmatern.sparse._lanczos import KrylovSpace
 from graphmatern.sparse._resources import available_memory, available_threads
 from graphmatern.sparse._row_blocks import Rows
 from graphmatern.sparse._rows import SharedRows, product_seconds
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["ChebyshevProducts", "kept_bytes"]
 
 _KEPT_SHARE = 0.25  # of the memory, for blocks that are kept to go on from
+# From where on Lanczos' method may pay: degrees, and entries of the matrix. How exact it is, relative to polynomials.
+_HIGH_DEGREE, _MANY_ENTRIES, _SETTLED = 96, 100_000, 1e-12
 _ROW_BYTES = 256  # of a block; with fewer, loading indices costs more than using them
 
 
@@ -90,6 +94,7 @@ class ChebyshevProducts:
         self.squared_diagonal: Floats = np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel()  # of S²
         self._n_threads = available_threads() if n_threads is None else n_threads
         self._count: Callable[[int], None] = _uncounted
+        self._gapless = False  # whether Lanczos' method was tried in vain
         self._hold(scaled)
 
     @cached_property
@@ -111,6 +116,10 @@ class ChebyshevProducts:
     def block(self, columns: Floats) -> Any:
         """Columns where products are made, for verbs that take such blocks; shape (n, k)."""
         return columns
+
+    def numbers(self, block: Any) -> Floats:
+        """A block, where numpy can use it; shape (n, k)."""
+        return self._numbers(block)
 
     def scattered(self, nodes: Longs, columns: Floats) -> Any:
         """A block of columns that are not 0 at some nodes, each once; shape (n, k)."""
@@ -209,6 +218,11 @@ class ChebyshevProducts:
             finally:
                 self._count = _uncounted
 
+    def may_settle(self, degree: int) -> bool:
+        """Whether polynomials of a degree may take far fewer products by Lanczos' method, and more is to be saved."""
+        large = degree >= _HIGH_DEGREE and self.nnz >= _MANY_ENTRIES
+        return large and isinstance(self._matrix, SharedRows) and self._dtype == np.float64
+
     # ------------------------------------------------------------------ verbs
     def moments(
         self,
@@ -282,6 +296,21 @@ class ChebyshevProducts:
 
     def _summed(self, coefficients: Floats, current: Any, crew: Crew | None) -> Any:
         """Σ_k c_k T_k(S) V for every column c of coefficients, and a block V that is overwritten; (n_sets, n, k)."""
+        degree = len(coefficients) - 1
+        if self.may_settle(degree) and not self._gapless:
+            sizes = np.abs(coefficients).sum(axis=0)
+
+            def polynomials(eigenvalues: Floats) -> Floats:
+                return np.asarray(chebyshev.chebval(eigenvalues, coefficients), dtype=np.float64)
+
+            def relative(eigenvalues: Floats) -> Floats:
+                return polynomials(eigenvalues) / np.where(sizes > 0.0, sizes, 1.0)[:, None]
+
+            space = KrylovSpace(self, current, crew)
+            if space.settle(relative, _SETTLED, degree // 3):
+                self._count(current.shape[1] * degree)
+                return space.sums(polynomials, current)
+            self._gapless = True
         previous = self._zeros(*current.shape)
         totals = self._zeros(coefficients.shape[1], *current.shape)
         for total, coefficient in zip(totals, coefficients[0].tolist(), strict=True):

@@ -18,7 +18,7 @@ from scipy.sparse import csc_array, eye_array
 from graphmatern.inference.markov.cost import sparse_cost
 from graphmatern.inference.moments.degrees import MOST_DEGREE, first_below
 from graphmatern.inference.moments.operator import laplacian_operator
-from graphmatern.sparse import MatrixFunctions, analyze
+from graphmatern.sparse import KrylovRows, analyze, apply_functions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["FactorSmoother", "KrylovSmoother", "Smoother", "smoother_for"]
 
 _TOLERANCE = 1e-10  # of Φ, which is at most 1
-_ROUNDING = 1e-15  # of what is bounded, relative to the steepness of Φ
+_MOST_STEPS = 2 * MOST_DEGREE  # rounding makes some of them superfluous
 _ENTRIES_AT_ONCE = 2**25  # of a block of columns
 _SEEN = 0.5  # Φ at the smallest of some eigenvalues, where it is 1 at 0
 _LONGEST = 1e6  # lengthscale, where nothing else limits it
@@ -165,45 +165,38 @@ class KrylovSmoother(Smoother):
             low, high = (middle, high) if self._degree(float(np.exp(middle))) is not None else (low, middle)
         return float(np.exp(low))
 
-    def _functions(self, smoothings: Sequence[float]) -> MatrixFunctions:
-        """Φ at some lengthscales, of which the longest takes most products."""
-        half, longest = 0.5 * self.high, max(smoothings)
-
-        def values(eigenvalues: Floats, some: Sequence[float] = smoothings) -> Floats:
-            points = torch.as_tensor(half * (1.0 + eigenvalues))
-            with torch.no_grad():
-                return np.stack([self._kernel.phi(points, one).numpy() for one in some])
-
-        # What leads out of the space, times this, bounds the error of (I + ½ κ²Δ)⁻¹ x, relative to x.
-        steep = 0.5 * longest**2 * half
-        tolerance = max(_TOLERANCE, _ROUNDING * steep) / steep
-        slowest = partial(values, some=[longest])
-        return MatrixFunctions(self._operator.products, values, slowest, tolerance, 2 * MOST_DEGREE)
+    def _functions(self, eigenvalues: Floats, smoothings: Sequence[float]) -> Floats:
+        """Φ at some lengthscales, for eigenvalues of S; shape (n_smoothings, m)."""
+        points = torch.as_tensor(0.5 * self.high * (1.0 + eigenvalues))
+        with torch.no_grad():
+            return np.stack([self._kernel.phi(points, one).numpy() for one in smoothings])
 
     def _filtered(self, columns: Floats, smoothings: Sequence[float]) -> Floats:
-        return self._functions(smoothings).apply(columns)
+        every = partial(self._functions, smoothings=smoothings)
+        slowest = partial(self._functions, smoothings=[max(smoothings)])
+        return apply_functions(self._operator.products, every, slowest, columns, _TOLERANCE, _MOST_STEPS)
 
     def rows(self, nodes: Longs, smoothings: Sequence[float]) -> Floats:
         """Smoothed features of some nodes; all lengthscales share products, of which only these features are kept."""
-        matrix, functions, entries = self.matrix, self._functions(smoothings), self._operator.products.nnz
+        matrix, products = self.matrix, self._operator.products
         per_feature = _PER_NARROW if matrix.narrow and matrix.sparse else _PER_FEATURE
-        by_node = len(nodes) * (entries + per_feature * matrix.n_entries)
+        by_node = len(nodes) * (products.nnz + per_feature * matrix.n_entries) < matrix.n_features * products.nnz
         root = np.ones((1, 1)) if self._root_mass is None else self._root_mass
         own = root[nodes] if len(root) > 1 else root
-        if by_node < matrix.n_features * entries:
-
-            def units(part: slice) -> Floats:
-                return self._units(nodes[part])
-
-            def features(block: Floats) -> Floats:
-                return matrix.transposed_times(block if self._root_mass is None else root * block)
-
-            return functions.collected(len(nodes), units, features).transpose(0, 2, 1) / own
 
         def columns(part: slice) -> Floats:
-            return root * matrix.block(part.start, part.stop)
+            return self._units(nodes[part]) if by_node else root * matrix.block(part.start, part.stop)
 
-        return functions.collected(matrix.n_features, columns, lambda block: block[nodes] / own)
+        def take(block: Any) -> Floats:
+            if not by_node:
+                return products.taken(block, nodes) / own
+            numbers = products.numbers(block)
+            return matrix.transposed_times(numbers if self._root_mass is None else root * numbers)
+
+        rows = KrylovRows(products, len(nodes) if by_node else matrix.n_features, columns, take)
+        rows.settle(partial(self._functions, smoothings=[max(smoothings)]), _TOLERANCE, _MOST_STEPS)
+        found = rows.of(partial(self._functions, smoothings=smoothings))
+        return found.transpose(0, 2, 1) / own if by_node else found
 
 
 class FactorSmoother(Smoother):
