@@ -76,7 +76,8 @@ def play(data: Path) -> str:
                     output = CliRunner().invoke(app, words[1:], prog_name="graphmatern").output
                 else:
                     output = subprocess.run(words, capture_output=True, text=True, check=True).stdout  # noqa: S603
-                shown += [line for text in output.rstrip().splitlines() for line in fitted(text)]
+                told = [text for text in output.rstrip().splitlines() if not text.startswith("compiling")]  # once
+                shown += [line for text in told for line in fitted(text)]
         finally:
             os.chdir(before)
     return "\n".join(shown).strip() + "\n"

@@ -48,10 +48,18 @@ def announce(step: str, seconds: float, memory: float) -> None:
         say(f"{step}: about {duration(seconds)}, {memory / 2**30:.2g} GiB")
 
 
-def say(text: str) -> None:
-    """Write a line to the error stream, where progress is shown."""
+def say(text: str, *, anywhere: bool = False) -> None:
+    """Write a line to the error stream, where progress is shown.
+
+    Parameters
+    ----------
+    text : str
+        The line.
+    anywhere : bool
+        Whether to write it into files and pipes as well, unless that is forbidden.
+    """
     hide = hidden()
-    if not (not sys.stderr.isatty() if hide is None else hide):
+    if not (not (anywhere or sys.stderr.isatty()) if hide is None else hide):
         from tqdm import tqdm
 
         # Through tqdm, which moves bars that are there out of the way.

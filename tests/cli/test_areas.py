@@ -111,6 +111,55 @@ def test_areas_are_a_graph_and_are_drawn(folder: Path) -> None:
     assert [len(rings) for rings in areas] == [1] * 12
 
 
+def outlines(folder: Path, gap: int) -> None:
+    """Twelve squares in rows of four; the last few lie a gap away."""
+    features = []
+    for k, name in enumerate(DISTRICTS):
+        x, y = k % 4 + (0 if k < 10 else gap * (k - 8)), k // 4
+        ring = [[x, y], [x + 1, y], [x + 1, y + 1], [x, y + 1]]
+        shape = {"type": "Polygon", "coordinates": [ring]}
+        features.append({"type": "Feature", "properties": {"name": name}, "geometry": shape})
+    (folder / "map.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+
+
+@pytest.mark.parametrize("header", ["from,to\n", ""])
+def test_links_join_islands(folder: Path, header: str) -> None:
+    pytest.importorskip("shapely")
+    outlines(folder, 10)
+    files = ["fit", folder / "map.geojson", folder / "cases.csv", *OPTIONS, "--no-integrate", "--out", folder / "m.gm"]
+    apart = run(*files)
+    assert apart.exit_code == 0, apart.output
+    assert apart.stderr.count("warning:") == 1
+    assert "2 of 12 areas border on no other" in apart.stderr
+    assert "join such areas through --links" in apart.stderr
+    (folder / "ferries.csv").write_text(f"{header}district 10,district 9\ndistrict 10,district 11\n")
+    joined = run(*files, "--links", folder / "ferries.csv")
+    assert joined.exit_code == 0, joined.output
+    assert joined.stderr == ""
+    assert "2 links beside" in joined.output
+    assert gm.load(folder / "m.gm").graph.n_components == 1
+    (folder / "ferries.csv").write_text("from,to\ndistrict 10,Atlantis\n")
+    result = run(*files, "--links", folder / "ferries.csv")
+    assert result.exit_code == 3
+    assert "Atlantis" in result.stderr
+    (folder / "ferries.csv").write_text("from\ndistrict 10\n")
+    assert "must have two columns of names" in run(*files, "--links", folder / "ferries.csv").stderr
+    result = run("info", folder / "neighbours.csv", "--links", folder / "ferries.csv")
+    assert "`links` must be left out" in result.stderr
+
+
+def test_islands_without_a_value_are_noted(folder: Path) -> None:
+    pytest.importorskip("shapely")
+    outlines(folder, 10)
+    table = pd.read_csv(folder / "cases.csv", index_col="district")
+    table.loc["district 11", "observed"] = np.nan
+    table.to_csv(folder / "cases.csv")
+    result = run("fit", folder / "map.geojson", folder / "cases.csv", *OPTIONS, "--no-integrate", "--out", folder / "m")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("warning:") == 1
+    assert "1 node is in a part without a value and keeps the prior" in result.stdout
+
+
 def test_successes_among_trials(folder: Path) -> None:
     table = pd.read_csv(folder / "cases.csv").assign(people=12)
     table.to_csv(folder / "cases.csv", index=False)

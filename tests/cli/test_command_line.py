@@ -207,6 +207,16 @@ def test_info_describes_a_graph(city: Path) -> None:
     assert run("info", city / "roads.csv", "--quiet").output == ""
 
 
+def test_info_of_a_small_graph_compiles_nothing(city: Path) -> None:
+    program = "import sys; from graphmatern.cli._app import app; app(sys.argv[1:], standalone_mode=False); "
+    program += "print('numba' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "info", city / "roads.csv"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "False"
+    assert done.stderr == ""
+
+
 def test_info_says_what_would_take_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hubs = gm.Graph.from_networkx(nx.barabasi_albert_graph(4000, 10, seed=0))
     hubs.edges[["source", "target"]].to_csv(tmp_path / "hubs.csv", index=False)
@@ -658,6 +668,70 @@ def test_all_faults_of_values_are_told_at_once(city: Path) -> None:
     assert "received 'Rathhaus'" in result.stderr
     assert "Did you mean 'Rathaus'?" in result.stderr
     assert "received 'k.A.' in row 3" in result.stderr
+
+
+def test_all_faults_of_options_are_told_at_once(city: Path) -> None:
+    arguments = ["fit", city / "absent.csv", city / "speeds.csv", "--kernel", "rbf", "--engine", "x", "--nu", "-1"]
+    arguments += ["--eigenpairs", "2.5", "--holdout", "2", "--predict", "p.docx", "--plot", city / "no" / "map.png"]
+    arguments += ["--parallel", "x", "--likelihood", "y", "--mean", "z", "--max-seconds", "-3", "--seed", "-1"]
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "nothing was fitted: 13 faults" in result.stderr
+    for words in ("'--eigenpairs'", "'--seed'", "no such file", "there is no folder"):
+        assert words in result.stderr
+    for option in ("kernel", "engine", "nu", "holdout", "output", "parallel", "likelihood", "mean", "max_seconds"):
+        assert f"`{option}` must" in result.stderr
+    result = run("predict", city / "absent.gm", "--level", "95", "--n-threads", "0")
+    assert result.exit_code == 2
+    assert "nothing was predicted: 4 faults" in result.stderr
+    result = run("demo", "--seed", "x", "--out")  # what cannot be told apart is told by itself
+    assert result.exit_code == 2
+    result = run("reproduce", "table1", "--repeats", "0", "--seed", "-1")
+    assert result.exit_code == 2
+    assert "2 faults" in result.stderr
+    result = run("fit", city / "roads.csv", city / "speeds.csv", "--out", city / "m.gm", "--nodes", city / "no.csv")
+    assert result.exit_code == 3
+    result = run("fit", "--nu", "x")
+    assert "Missing argument 'GRAPH'" in result.stderr
+    assert "'--nu'" in result.stderr
+
+
+def test_names_of_options_are_those_of_the_library() -> None:
+    from graphmatern.cli._fit import ENGINES, LIKELIHOODS
+    from graphmatern.estimators._classifier import _LIKELIHOODS
+    from graphmatern.estimators._regression_problem import LIKELIHOODS as OF_NUMBERS
+    from graphmatern.inference import ENGINES as KNOWN
+
+    assert set(ENGINES) == {"auto", *KNOWN}
+    assert set(LIKELIHOODS) == {"auto", *OF_NUMBERS, *_LIKELIHOODS}
+
+
+def test_arguments_are_named_plainly() -> None:
+    assert "fit [OPTIONS] GRAPH VALUES" in run("fit", "--help").output
+
+
+def test_covariates_are_neither_nodes_nor_values(city: Path) -> None:
+    table = pd.read_csv(city / "speeds.csv")
+    table["sd"] = -1.0
+    table.to_csv(city / "wrong.csv", index=False)
+    arguments = ["fit", city / "roads.csv", city / "wrong.csv", "--out", city / "m.gm", "--value", "speed"]
+    result = run(*arguments, "--covariate", "node", "--covariate", "speed", "--noise-std", "sd", "--exposure", "people")
+    assert result.exit_code == 3
+    assert "`covariate` must name another column than the one that names the nodes; received 'node'" in result.stderr
+    assert "`covariate` must name another column than the one that holds the values; received 'speed'" in result.stderr
+    assert "`sd` must hold positive standard deviations" in result.stderr
+    assert "`exposure` must be a column of the table" in result.stderr
+
+
+def test_counts_are_checked_with_all_else(city: Path) -> None:
+    names = pd.read_csv(city / "speeds.csv")["node"].tolist()[:4]
+    rows = zip([*names[:3], "nowhere"], [-1, 2.5, 3, 4], ["x", 1, 1, 1], strict=True)
+    (city / "counts.csv").write_text("node,cases,people\n" + "".join(f"{a},{b},{c}\n" for a, b, c in rows))
+    arguments = ["fit", city / "roads.csv", city / "counts.csv", "--out", city / "m.gm", "--likelihood", "poisson"]
+    result = run(*arguments, "--exposure", "people", "--covariate", "nothing")
+    assert result.exit_code == 3
+    assert "counts.csv was not read: 4 faults" in result.stderr
+    assert "received -1.0, 2.5 at" in result.stderr
 
 
 def test_an_empty_end_is_named_by_column_and_row(city: Path) -> None:

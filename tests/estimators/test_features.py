@@ -147,11 +147,50 @@ def test_integrated_over_parameters(tmp_path: Path) -> None:
     kernel = gm.Matern(1.5, 2.0, 0.5, fixed=("nu", "lengthscale")) + gm.RBFFeatures(0.5, 1.0, 0.7, fixed=("bandwidth",))
     bounds = {"noise": (0.05, 1.0)}  # with less, rounding shows
     model = gm.GraphGPRegressor(ROADS, kernel, features=MEASURED, integrate=True, bounds=bounds).fit(SEEN, Y)
-    assert "terms.1.smoothing" in model.hyperparameters_.index
+    assert model.hyperparameters_.index.tolist() == ["graph.sigma", "features.smoothing", "features.sigma", "noise"]
+    assert "features.smoothing" in model.summary()
     assert set(model.variance_shares_.index) == {"graph", "features", "noise"}
     model.save(tmp_path / "model.gm")
     np.testing.assert_allclose(gm.load(tmp_path / "model.gm").predict(), model.predict(), atol=1e-8)
     assert model.sample(3, random_state=0).shape == (3, N)
+
+
+def test_parameters_of_terms_have_priors_and_bounds_of_their_own() -> None:
+    model = gm.GraphGPRegressor(
+        ROADS, features=MEASURED, integrate=False,
+        bounds={"variance": (0.5, 0.6), "features.variance": (0.2, 0.3)},
+        priors={"graph.sigma": gm.LogNormal(0.75, 0.01), "features.smoothing": gm.LogNormal(0.7, 1e-3)},
+    ).fit(SEEN, Y)  # fmt: skip
+    found = model.hyperparameters_["mode"]
+    assert 0.5 <= (found["graph.sigma"] / model.y_scale_) ** 2 <= 0.6
+    assert 0.2 <= (found["features.sigma"] / model.y_scale_) ** 2 <= 0.3
+    assert found["features.smoothing"] == pytest.approx(0.7, rel=0.01)
+    with pytest.raises(gm.errors.InputError, match=r"'graph\.smoothing'"):
+        gm.GraphGPRegressor(ROADS, features=MEASURED, bounds={"graph.smoothing": (1.0, 2.0)}).fit(SEEN, Y)
+    both = {"features.sigma": gm.LogNormal(1.0, 1.0), "features.variance": gm.LogNormal(1.0, 1.0)}
+    with pytest.raises(gm.errors.InputError, match=r"both 'features.sigma' and 'features.variance'"):
+        gm.GraphGPRegressor(ROADS, features=MEASURED, priors=both).fit(SEEN, Y)
+
+
+def test_earlier_files_call_parameters_by_their_places() -> None:
+    kernel = gm.Matern(1.5, 2.0, 0.5, fixed=("nu", "lengthscale")) + gm.RBFFeatures(0.5, 1.0, 0.7, fixed=("bandwidth",))
+    options: dict[str, Any] = {"features": MEASURED, "integrate": True, "bounds": {"noise": (0.05, 1.0)}}
+    model = gm.GraphGPRegressor(ROADS, kernel, **options).fit(SEEN, Y)
+    with pytest.warns(gm.errors.NumericalWarning, match="at a bound"):
+        errors = model.standard_errors()
+    state = model._state()
+    drawn = state["integrated"]["draws"]
+    for table in (drawn, state["standard_errors"]):
+        for place, name in (("terms.0", "graph"), ("terms.1", "features")):
+            for word in [label.rpartition(".")[2] for label in list(table) if label.startswith(f"{name}.")]:
+                table[f"{place}.{word}"] = table.pop(f"{name}.{word}")
+    assert "terms.0.variance" in drawn
+    again = gm.GraphGPRegressor(ROADS, kernel, **options)
+    again._restore(state)
+    expected = model.hyperparameters_
+    np.testing.assert_allclose(again.hyperparameters_.loc[expected.index], expected)
+    assert again._standard_errors is not None
+    assert again._standard_errors.keys() == errors.keys()
 
 
 def test_bounds_and_priors_name_the_filter() -> None:

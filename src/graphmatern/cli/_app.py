@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from graphmatern.cli._checks import Command, checking
 from graphmatern.cli._console import EXIT_CODES, check_folder, reported
 from graphmatern.cli._help import FIT, INFO, PLACE, PREDICT, REPORT
 from graphmatern.cli._options import (
@@ -61,7 +62,7 @@ def _common(
     """Gaussian processes on the nodes of a graph."""
 
 
-@app.command()
+@app.command(cls=Command)
 @reported
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo"),
@@ -77,7 +78,7 @@ def demo(
     run_demo(out, seed)
 
 
-@app.command()
+@app.command(cls=Command)
 @reported
 def reproduce(
     targets: Annotated[list[str], typer.Argument(help="table1, figure1 … figure8, or all.")],
@@ -102,7 +103,7 @@ def reproduce(
     run(targets, out, options, typer.echo)
 
 
-@app.command()
+@app.command(cls=Command)
 @reported
 def benchmark(
     sections: Annotated[list[str] | None, typer.Argument(help="traffic, cora, scaling, …; all by default.")] = None,
@@ -127,7 +128,7 @@ def benchmark(
     raise typer.Exit(run_benchmark(sections or [], [name for name, wanted in flags.items() if wanted], out))
 
 
-@app.command(help=INFO)
+@app.command(cls=Command, help=INFO)
 @reported
 @spread
 def info(
@@ -145,7 +146,8 @@ def info(
     run_info(graph, options, output.console(), observations)
 
 
-@app.command(help=FIT)
+@app.command(cls=Command, help=FIT)
+@checking
 @reported
 @spread
 def fit(
@@ -182,10 +184,6 @@ def fit(
     output: ConsoleOptions,
 ) -> None:
     """Learn a model; see `FIT`."""
-    if out is None and predict is None and plot is None and report is None and holdout == 0.0:
-        raise typer.BadParameter(
-            "say what to write: --out model.gm, --predict predictions.csv, --plot map.png or --report page.html"
-        )
     from graphmatern.cli._fit import run_fit
     from graphmatern.cli._report import PageOptions
 
@@ -209,7 +207,8 @@ def fit(
     )
 
 
-@app.command(help=PREDICT)
+@app.command(cls=Command, help=PREDICT)
+@checking
 @reported
 @spread
 def predict(
@@ -226,14 +225,13 @@ def predict(
     output: ConsoleOptions,
 ) -> None:
     """Predict from a model file; see `PREDICT`."""
-    if out is None and plot is None:
-        raise typer.BadParameter("say what to write: --out predictions.csv or --plot map.png")
     from graphmatern.cli._predict import run_predict
 
     run_predict(model, out, plot, level, lines, n_threads, output.console())
 
 
-@app.command(help=REPORT)
+@app.command(cls=Command, help=REPORT)
+@checking
 @reported
 @spread
 def report(
@@ -256,7 +254,8 @@ def report(
     run_report(model, page, n_threads, output.console())
 
 
-@app.command(help=PLACE)
+@app.command(cls=Command, help=PLACE)
+@checking
 @reported
 @spread
 def place(
@@ -293,8 +292,6 @@ def place(
     output: ConsoleOptions,
 ) -> None:
     """Choose where to measure next; see `PLACE`."""
-    if n is None and budget is None:
-        raise typer.BadParameter("say how many: -n 20, or what they may cost: --budget 100")
     from graphmatern.cli._place import PlaceOptions, run_place
 
     options = PlaceOptions(n, criterion, candidates, costs, budget, existing)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from graphmatern._progress import showing
 from graphmatern.errors import (
     DataNotFoundError,
     GraphMaternError,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["EXIT_CODES", "Console", "OutputFileError", "check_folder", "reported", "writing"]
+__all__ = ["EXIT_CODES", "Console", "OutputFileError", "UseError", "check_folder", "reported", "writing"]
 
 FAILED, USE, INPUT, OUTPUT, LIBRARY, INTERRUPTED = 1, 2, 3, 4, 5, 130
 EXIT_CODES = (
@@ -60,6 +61,10 @@ _Command = TypeVar("_Command", bound="Callable[..., None]")
 
 class OutputFileError(GraphMaternError, OSError):
     """A file could not be written."""
+
+
+class UseError(InputError):
+    """Options are wrong, whatever the files hold."""
 
 
 class Console:
@@ -136,7 +141,7 @@ class Console:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Show the library's warnings as lines of their own; other libraries' are not for the user."""
-        with warnings.catch_warnings():
+        with showing(None if self.talks else False), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", GraphMaternWarning)
             warnings.showwarning = lambda message, *_, **__: self.warn(_with_options(str(message)))
@@ -145,7 +150,8 @@ class Console:
 
 def _with_options(text: str) -> str:
     """The library's words with arguments as options: --parallel first for parallel='first'."""
-    return re.sub(r"\b(contiguity|engine|likelihood|parallel)='(\w+)'", r"--\1 \2", text)
+    text = re.sub(r"\b(contiguity|engine|likelihood|parallel)='(\w+)'", r"--\1 \2", text)
+    return re.sub(r"(through|with) `(links|tolerance)`", r"\1 --\2", text)
 
 
 def _for_json(value: Any) -> Any:
@@ -186,6 +192,8 @@ def _code(error: BaseException) -> int:
         return OUTPUT
     if isinstance(error, MissingLibraryError):
         return LIBRARY
+    if isinstance(error, UseError):
+        return USE
     if isinstance(error, InputError) and all(fault.argument in _OPTIONS for fault in error.faults):
         return USE
     if isinstance(error, InputError | DataNotFoundError | ModelFileError):

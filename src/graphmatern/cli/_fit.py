@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 
 from graphmatern._validation import FaultList, abbreviate, check_choice
+from graphmatern.cli._checks import Checks
 from graphmatern.cli._console import writing
 from graphmatern.cli._predict import check_wishes, is_classifier, write_outputs
 from graphmatern.cli._reading import limited_threads, load_graph
 from graphmatern.cli._report import check_page, write_report
 from graphmatern.errors import InputError, TableError
+from graphmatern.graph import PARALLEL_RULES
 from graphmatern.io import check_output, read_values
 from graphmatern.tables import NameMatcher, node_column, read_numbers, read_table, wanted_column
 
@@ -27,6 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["run_fit"]
 
+#: Names that options may have; the library has them where they are used, which takes long to import.
+ENGINES = ("auto", "spectral", "markov", "moments", "features", "eigenvectors", "inducing")
+LIKELIHOODS = (
+    "gaussian", "student_t", "gamma", "poisson", "negative_binomial", "zero_inflated_poisson", "binomial", "auto",
+    "probit", "robustmax", "softmax", "bernoulli",
+)  # fmt: skip
+_LAPLACIANS = {"auto": None, "plain": False, "normalized": True}
 _TASKS = ("auto", "regression", "classification")
 _KERNELS = ("matern", "diffusion", "random_walk", "inverse_cosine", "icar", "bym2", "leroux")
 _COUNTS = ("poisson", "negative_binomial", "zero_inflated_poisson", "binomial")
@@ -53,10 +62,17 @@ def run_fit(
     ignore_unknown: bool,
 ) -> None:
     """Learn from a graph and values, and write what was asked for; see the command's help for the options."""
-    check_wishes(out, predict, plot, level)
+    checks = Checks("nothing was fitted")
+    check_wishes(checks, out, predict, plot, level)
     if page is not None:
-        check_page(page)
-    _check(model, columns, holdout)
+        check_page(checks, page)
+    if out is None and predict is None and plot is None and page is None and holdout == 0.0:
+        wishes = "--out model.gm, --predict predictions.csv, --plot map.png or --report page.html"
+        checks.add("output", "must be given: say what to write", "nothing", f"Use {wishes}.")
+    checks.files((graph, "graph"), (values, "table"), (areas, "GeoJSON"), (model.features, "table"))
+    checks.files((options.nodes, "table"), (options.sensors, "table"), (options.links, "table"))
+    _check(checks, options, columns, model, holdout)
+    checks.raise_if_any()
     with console.listening(), console.steps(4) as begin, limited_threads(model.n_threads):
         begin("reading the graph")
         reading = load_graph(graph, options, console, columns, areas, values)
@@ -89,26 +105,37 @@ def run_fit(
     console.finish()
 
 
-def _check(model: ModelOptions, columns: ValueColumns, holdout: float) -> None:
-    """Refuse what can be refused before any work is done."""
-    check_choice("task", model.task, _TASKS, InputError)
-    check_choice("kernel", model.kernel, _KERNELS, InputError)
-    check_choice("laplacian", model.laplacian, ("auto", "plain", "normalized"), InputError)
-    faults = FaultList("nothing was fitted", InputError)
+def _check(checks: Checks, options: GraphOptions, columns: ValueColumns, model: ModelOptions, holdout: float) -> None:
+    """Note what is wrong whatever the files hold."""
+    choices = {
+        "task": (model.task, _TASKS),
+        "kernel": (model.kernel, _KERNELS),
+        "laplacian": (model.laplacian, tuple(_LAPLACIANS)),
+        "engine": (model.engine, ENGINES),
+        "mean": (model.mean, ("constant", "zero")),
+        "likelihood": (model.likelihood or LIKELIHOODS[0], LIKELIHOODS),
+        "parallel": (options.parallel, PARALLEL_RULES),
+        "contiguity": (options.contiguity, ("queen", "rook")),
+    }
+    for option, (chosen, possible) in choices.items():
+        with checks.collecting():
+            check_choice(option, chosen, possible, InputError)
     if not 0.0 <= holdout < 1.0:
-        faults.add("holdout", "must be a share from 0 to below 1", f"{holdout:g}", "0.2 holds out a fifth.")
-    for option, value in (("nu", model.nu), ("lengthscale", model.lengthscale)):
+        checks.add("holdout", "must be a share from 0 to below 1", f"{holdout:g}", "0.2 holds out a fifth.")
+    remedies = {"nu": "Leave it out to learn it.", "lengthscale": "Leave it out to learn it."}
+    numbers = {"nu": model.nu, "lengthscale": model.lengthscale, "max_seconds": model.max_seconds}
+    for option, value in (numbers | {"snap-limit": columns.snap_limit}).items():
         if value is not None and not (np.isfinite(value) and value > 0):
-            faults.add(option, "must be a positive number", f"{value:g}", "Leave it out to learn it.")
+            remedy = remedies.get(option, "Leave it out for the default.")
+            checks.add(option, "must be a positive number", f"{value:g}", remedy)
     if (model.likelihood == "binomial") != (columns.trials is not None):
         received = f"{columns.trials or 'none'} for {model.likelihood or 'no likelihood'}"
         remedy = "Name the column with the number of trials, and say --likelihood binomial."
-        faults.add("trials", "must be given if, and only if, the likelihood is binomial", received, remedy)
+        checks.add("trials", "must be given if, and only if, the likelihood is binomial", received, remedy)
     if model.likelihood == "binomial" and holdout:
-        faults.add(
+        checks.add(
             "holdout", "must be 0 for binomial counts", f"{holdout:g}", "The page has scores of what is left out."
         )
-    faults.raise_if_any()
 
 
 def _say_values(data: ValueReading, path: Path, model: ModelOptions, console: Console) -> None:
@@ -135,13 +162,21 @@ def _say_values(data: ValueReading, path: Path, model: ModelOptions, console: Co
 def _warn_of_parts(data: ValueReading, console: Console) -> None:
     """Warn if a network is not connected, which is mostly an accident of how it was drawn."""
     graph = data.graph
-    if graph.n_components == 1:
-        return
     reached = np.isin(graph.components, graph.components[data.places])
-    words = f"the network is in {graph.n_components:,} parts that are not connected"
-    if not reached.all():
-        words += f"; {int((~reached).sum()):,} nodes are in parts without a value and keep the prior"
-    remedy = "Check the ends of its edges" if graph.areas is None else "Bridge gaps between outlines with --tolerance"
+    count = int((~reached).sum())
+    lost = f"{count:,} nodes are in parts without a value and keep the prior"
+    if count == 1:
+        lost = "1 node is in a part without a value and keeps the prior"
+    # Islands among areas were named when the graph was made.
+    named = 0 if graph.areas is None else len(graph.islands)
+    parts = graph.n_components - named
+    if parts <= 1:
+        if not reached.all():
+            console.note(lost)
+        return
+    beside = " beside islands" if named else ""
+    words = f"the network is in {parts:,} parts{beside} that are not connected" + ("" if reached.all() else f"; {lost}")
+    remedy = "Check the ends of its edges" if graph.areas is None else "Join them with --links or --tolerance"
     console.warn(f"{words}. {remedy}, or use --largest-component")
 
 
@@ -222,7 +257,7 @@ def _estimator(reading: GraphReading, data: ValueReading, model: ModelOptions, c
     kind = gm.GraphGPRegressor if data.is_numeric else gm.GraphGPClassifier
     options: dict[str, Any] = {
         "kernel": _kernel(model),
-        "normalized": {"auto": None, "plain": False, "normalized": True}[model.laplacian],
+        "normalized": _LAPLACIANS[model.laplacian],
         "n_eigenpairs": model.eigenpairs,
         "n_threads": model.n_threads,
         "max_seconds": model.max_seconds,

@@ -109,6 +109,10 @@ class GraphOptions:
     tolerance: Annotated[
         float, typer.Option(help="Width of gaps between the outlines of neighbours, in the unit of their coordinates.")
     ] = 0.0
+    links: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Table of two columns: areas that are neighbours too, as by a ferry."),
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from graphmatern._validation import FaultList, abbreviate
+from graphmatern.cli._checks import Checks
 from graphmatern.cli._console import writing
 from graphmatern.cli._predict import check_wishes, is_classifier
 from graphmatern.cli._reading import limited_threads
@@ -78,7 +79,13 @@ def run_place(
     """Choose nodes from a model file; see the command's help for the options."""
     from graphmatern.estimators import load
 
-    check_wishes(None, out, plot, 0.95)
+    checks = Checks("nothing was chosen")
+    check_wishes(checks, None, out, plot, 0.95)
+    if options.count is None and options.budget is None:
+        checks.add("number", "must be given: say how many", "nothing", "Use -n 20, or --budget 100.")
+    given = ((options.candidates, "table"), (options.costs, "table"), (options.existing, "table"))
+    checks.files((path, "model"), *given)
+    checks.raise_if_any()
     with console.listening(), console.steps(2) as begin, limited_threads(n_threads):
         begin("reading the model")
         model = load(path)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from graphmatern._validation import FaultList
+from graphmatern.cli._checks import Checks
 from graphmatern.cli._console import writing
 from graphmatern.cli._reading import limited_threads
-from graphmatern.errors import InputError
 from graphmatern.io import check_output, check_target, replacing, write_node_table
 from graphmatern.metrics import half_width
 from graphmatern.plotting import known_positions
@@ -61,18 +60,18 @@ def predictions(model: Any, level: float) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def check_wishes(model: Path | None, out: Path | None, plot: Path | None, level: float) -> None:
-    """Refuse what cannot be written before any work is done."""
-    half_width(level)
+def check_wishes(checks: Checks, model: Path | None, out: Path | None, plot: Path | None, level: float) -> None:
+    """Note what cannot be written before any work is done."""
+    with checks.collecting():
+        half_width(level)
     if out is not None:
-        check_output(out)
+        with checks.collecting():
+            check_output(out)
     if plot is not None and plot.suffix.lower() not in _PICTURES:
-        faults = FaultList("nothing was drawn", InputError)
-        remedy = "The ending chooses the format."
-        raise faults.raise_now("plot", f"must end in {', '.join(_PICTURES)}", repr(plot.name), remedy)
+        checks.add("plot", f"must end in {', '.join(_PICTURES)}", repr(plot.name), "The ending chooses the format.")
     for path in (model, out, plot):
         if path is not None:
-            with writing(path):
+            with checks.collecting(), writing(path):
                 check_target(path)
 
 
@@ -132,7 +131,13 @@ def run_predict(
     """Predict from a model file; see the command's help for the options."""
     from graphmatern.estimators import load
 
-    check_wishes(None, out, plot, level)
+    checks = Checks("nothing was predicted")
+    check_wishes(checks, None, out, plot, level)
+    if out is None and plot is None:
+        remedy = "Use --out predictions.csv or --plot map.png."
+        checks.add("output", "must be given: say what to write", "nothing", remedy)
+    checks.files((path, "model"))
+    checks.raise_if_any()
     with console.listening(), console.steps(2) as begin, limited_threads(n_threads):
         begin("reading the model")
         model = load(path)

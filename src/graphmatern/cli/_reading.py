@@ -39,6 +39,7 @@ def load_graph(
         area_name=options.area_name,
         contiguity=options.contiguity,
         tolerance=options.tolerance,
+        links=options.links,
         values=values,
     )
     if areas is not None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from graphmatern._validation import FaultList
+from graphmatern.cli._checks import Checks
 from graphmatern.cli._console import writing
 from graphmatern.cli._reading import limited_threads
-from graphmatern.errors import InputError
 from graphmatern.graph import area_geometry
 from graphmatern.io import check_target
 from graphmatern.metrics import half_width
@@ -34,13 +33,11 @@ class PageOptions:
     area_name: str | None = None
 
 
-def check_page(page: PageOptions) -> None:
-    """Refuse a page that cannot be written before any work is done."""
-    half_width(page.level)
+def check_page(checks: Checks, page: PageOptions) -> None:
+    """Note why a page cannot be written before any work is done."""
     if page.path.suffix.lower() not in (".html", ".htm"):
-        faults = FaultList("no page was written", InputError)
-        raise faults.raise_now("output", "must end in .html", repr(page.path.name), "A browser opens it then.")
-    with writing(page.path):
+        checks.add("output", "must end in .html", repr(page.path.name), "A browser opens it then.")
+    with checks.collecting(), writing(page.path):
         check_target(page.path)
 
 
@@ -68,7 +65,12 @@ def run_report(path: Path, page: PageOptions, n_threads: int | None, console: Co
     """Write a page about the model in a file; see the command's help for the options."""
     from graphmatern.estimators import load
 
-    check_page(page)
+    checks = Checks("no page was written")
+    with checks.collecting():
+        half_width(page.level)
+    check_page(checks, page)
+    checks.files((path, "model"), (page.areas, "GeoJSON"))
+    checks.raise_if_any()
     with console.listening(), console.steps(2) as begin, limited_threads(n_threads):
         begin("reading the model")
         model = load(path)

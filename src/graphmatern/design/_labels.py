@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from scipy.special import ndtri, xlogy
-from scipy.stats import qmc
 
 from graphmatern.inference import sites_of_labels
 
@@ -88,10 +87,12 @@ class Labels(ABC):
         seed : int
             Of these.
         """
+        from scipy.stats.qmc import Sobol  # takes long to import
+
         n, n_latents = mean.shape
         # Where only the largest process counts, whichever it is, the entropy is always the same.
         draws = 1 if self.likelihood.scale_invariant else draws
-        normal = ndtri(qmc.Sobol(n_latents, scramble=True, rng=seed).random(draws))  # (draws, n_latents)
+        normal = ndtri(Sobol(n_latents, scramble=True, rng=seed).random(draws))  # (draws, n_latents)
         found, size = np.empty(n), max(1, _AT_ONCE // (draws * n_latents))
         for start in range(0, n, size):
             part = slice(start, start + size)

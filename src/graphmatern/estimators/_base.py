@@ -17,6 +17,7 @@ from graphmatern.estimators._files import FIELD_ENGINES, SPECTRAL_ENGINES, write
 from graphmatern.estimators._hyperparameters import hyperparameter_draws, hyperparameter_table, table_lines
 from graphmatern.inference import eigenpairs_used
 from graphmatern.io import check_target
+from graphmatern.kernels import current_label
 from graphmatern.metrics import half_width
 from graphmatern.plotting import plot_hyperparameters
 from graphmatern.report import write_page
@@ -200,7 +201,10 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     def _restore(self, state: dict[str, Any]) -> None:
         """Become fitted again, on a fresh estimator with the same options, from what `_state` returned."""
         self._adopt(self._attributes_from(state))
-        self._standard_errors = state.get("standard_errors")
+        errors = state.get("standard_errors")
+        if errors is not None:
+            errors = {current_label(self._fit.kernel, name): error for name, error in errors.items()}
+        self._standard_errors = errors
 
     def __getstate__(self) -> dict[str, Any]:
         # What was fitted holds factors and closures; pickling stores what a model file would.

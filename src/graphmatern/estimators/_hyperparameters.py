@@ -10,6 +10,7 @@ from scipy.special import ndtri
 
 from graphmatern.estimators._ranges import CORRELATION, Ranges, rule_of_thumb
 from graphmatern.inference import Component, Integrated
+from graphmatern.kernels import current_label, part_named
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,7 +81,7 @@ def _ranges(fit: Fit, graph: Graph, path: str, values: dict[str, Floats], spectr
     """Correlation ranges of a term of the kernel, in the unit of the edges; None where nothing is known of them."""
     if spectrum is None:
         return None if fit.normalized else rule_of_thumb(graph, next(reversed(values.values())))
-    kernel = fit.kernel.get_submodule(path.replace("terms", "_terms"))
+    kernel = part_named(fit.kernel, path)
     known = np.flatnonzero(np.isfinite(np.stack(list(values.values()))).all(axis=0))
     measured = Ranges(graph, spectrum).of(kernel, {label.rpartition(".")[2]: x[known] for label, x in values.items()})
     if measured is None:
@@ -158,6 +159,5 @@ def integrated_from_state(state: dict[str, Any] | None) -> Integrated | None:
         weight, value = float(state["weights"][place]), float(state["values"][place])
         normalized = state["normalized"][place] if "normalized" in state else None
         components.append(Component(kernel, state["positions"][place], weight, value, sites, normalized))
-    return Integrated(
-        None, components, dict(state["draws"]), state["draw_weights"], state["log_evidence"], state["effective"]
-    )
+    draws = {current_label(components[0].kernel, name): values for name, values in state["draws"].items()}
+    return Integrated(None, components, draws, state["draw_weights"], state["log_evidence"], state["effective"])

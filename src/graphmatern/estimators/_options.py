@@ -11,7 +11,7 @@ import torch
 from graphmatern._validation import check_positive, check_whole, described, note_choice, note_flag
 from graphmatern.graph import Graph
 from graphmatern.inference import Normal, OfRoot, PCPrior, Prior, PriorsAndBounds, Search, mixing_prior
-from graphmatern.kernels import BYM2, Kernel
+from graphmatern.kernels import BYM2, Kernel, parameter_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -72,7 +72,8 @@ _SHARED = {
         (
             'Priors of learned parameters, such as ``{"lengthscale": gm.LogNormal(median=10.0, spread=1.0)}``: also\n'
             '`gm.HalfNormal`, `gm.Gamma`, `gm.Beta` (of shares) and `gm.PCPrior`; "sigma" is the square root of the\n'
-            "variance. Parameters that are integrated over have weak priors by default (see ``integrate``)."
+            "variance. In a sum of kernels, ``variance`` names that of every term, ``features.variance`` that of one.\n"
+            "Parameters that are integrated over have weak priors by default (see ``integrate``)."
         ),
     ),
     "integrate": (
@@ -180,7 +181,7 @@ def check_options(estimator: Any, labels: Sequence[str], faults: FaultList, held
     if hasattr(estimator, "device"):
         _check_device(estimator, faults)
     faults.raise_if_any()
-    named = {"nu": True, "lengthscale": True, "variance": True} if kernel is None else _free_words(kernel)
+    named = {"nu": True, "lengthscale": True, "variance": True} if kernel is None else _free_names(kernel)
     _check_features(estimator, named, faults)
     idle = [word for word, free in named.items() if not free]
     _check_priors(estimator, faults)
@@ -192,7 +193,8 @@ def _check_features(estimator: Any, named: dict[str, bool], faults: FaultList) -
     """Note kernels on features without features, and the other way round; names of the default ones are added."""
     given, kernel = getattr(estimator, "features", None) is not None, estimator.kernel
     if given and kernel is None:
-        named |= {"smoothing": True, "bandwidth": True}
+        named |= {f"graph.{word}": True for word in list(named)}
+        named |= {name: True for word in ("smoothing", "bandwidth", "variance") for name in (word, f"features.{word}")}
     if kernel is None or kernel.uses_features == given:
         return
     if given:
@@ -216,8 +218,11 @@ def _check_error(error: Any, faults: FaultList) -> None:
 def _check_priors(estimator: Any, faults: FaultList) -> None:
     """Note two priors of one parameter, and priors of coefficients that do not exist."""
     priors = estimator.priors if isinstance(estimator.priors, Mapping) else {}
-    if {"sigma", "variance"} <= set(priors):
-        received = "both 'sigma' and 'variance'"
+    for name in [str(name) for name in priors if str(name).endswith("sigma")]:
+        other = name.removesuffix("sigma") + "variance"
+        if other not in priors:
+            continue
+        received = f"both {name!r} and {other!r}"
         faults.add("priors", "must name one of these, which are one parameter", received, "sigma² is the variance.")
     mixing = priors.get("mixing")
     if isinstance(mixing, PCPrior) and not _is_of_mixing(estimator, mixing):
@@ -268,12 +273,13 @@ def device_of(estimator: Any) -> str:
     return estimator.device if _is_there(torch.device(estimator.device)) else "cpu"
 
 
-def _free_words(kernel: Kernel) -> dict[str, bool]:
-    """Names of a kernel's parameters, and whether any of that name is free."""
+def _free_names(kernel: Kernel) -> dict[str, bool]:
+    """Names of a kernel's parameters, with their term and without, and whether any of that name is free."""
     found: dict[str, bool] = {}
     for path, raw in kernel.named_parameters():
-        word = path.rpartition(".")[2].removeprefix("raw_")
-        found[word] = found.get(word, False) or raw.requires_grad
+        label = parameter_label(kernel, path)
+        for name in {label, label.rpartition(".")[2]}:
+            found[name] = found.get(name, False) or raw.requires_grad
     return found
 
 
@@ -288,10 +294,10 @@ def rules_of(estimator: Any) -> PriorsAndBounds:
     if not isinstance(priors, Mapping):  # for a message
         return PriorsAndBounds(bounds, priors)
     own = {name: prior for name, prior in priors.items() if not isinstance(prior, Normal)}
-    if "sigma" in own:
-        prior = own.pop("sigma")
+    for name in [name for name in own if str(name).rpartition(".")[2] == "sigma"]:
+        prior = own.pop(name)
         known = isinstance(prior, Prior) and not isinstance(prior, PCPrior)  # which is of σ already
-        own["variance"] = OfRoot(prior) if known else prior
+        own[name.removesuffix("sigma") + "variance"] = OfRoot(prior) if known else prior
     mixing = own.get("mixing")
     if isinstance(mixing, PCPrior) and _is_of_mixing(estimator, mixing):
         own["mixing"] = mixing_prior(estimator.graph, mixing)

@@ -26,6 +26,7 @@ from graphmatern.sparse import (
     early_cost,
     predict_cost,
     single_threaded_blas,
+    small_cost,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ _TOLERANCE = 1e-10  # residual, relative to the largest eigenvalue
 _SMALL_VECTORS = 2e6  # entries of the eigenvectors
 _LONG = 10.0  # seconds of one factorisation, beyond which its cost need not be known any closer
 _SOON = 1.0  # seconds that need not be compared with anything
+_MODERATE = 5.0  # seconds that a prediction does not compare, as a sketch may have to be compiled first
 # With factors, seconds per node and pair of eigenpairs; per entry of the factor, and per entry and eigenpair.
 _PER_PAIR, _PER_ENTRY, _PER_SOLUTION = 1.3e-9, 7.5e-6, 2.2e-8
 
@@ -117,6 +119,9 @@ def smallest_eigenpairs_seconds(laplacian: sp.csr_array, null: Floats, n_eigenpa
     if wanted <= 0:
         return 0.0
     scaled, _ = in_unit(laplacian)
+    factorised = _factorised_seconds(scaled, wanted)
+    if factorised <= _MODERATE:
+        return factorised
     with ChebyshevFilter(scaled) as filtered:
         return _choose_way(scaled, filtered, null, wanted).seconds
 
@@ -139,12 +144,12 @@ def _choose_way(scaled: sp.csr_array, filtered: ChebyshevFilter, null: Floats, w
 def _factorised_seconds(scaled: sp.csr_array, wanted: int) -> float:
     """About how long it takes through factors; infinite where these do not fit into memory, or are out of reach."""
     matrix = sp.csc_array(scaled)
-    cost: Cost | None = early_cost(matrix, enough=_LONG)
-    if cost is None:
+    cost: Cost | None = small_cost(matrix)
+    if cost is None and early_cost(matrix, enough=_LONG) is None:
         cost = predict_cost(matrix)
-        if cost.memory_bytes < 0.8 * available_memory():
-            return _PER_PAIR * len(scaled.indptr) * wanted**2 + (_PER_ENTRY + _PER_SOLUTION * wanted) * cost.nnz_factor
-    return np.inf
+    if cost is None or cost.memory_bytes > 0.8 * available_memory():
+        return np.inf
+    return _PER_PAIR * len(scaled.indptr) * wanted**2 + (_PER_ENTRY + _PER_SOLUTION * wanted) * cost.nnz_factor
 
 
 # ---------------------------------------------------------------------- shift and invert

@@ -84,6 +84,7 @@ def read_graph(
     area_name: str | None = None,
     contiguity: str = "queen",
     tolerance: float = 0.0,
+    links: str | Path | None = None,
     values: str | Path | None = None,
 ) -> GraphReading:
     r"""Read a graph from a file, its format chosen by the file's suffix.
@@ -100,6 +101,8 @@ def read_graph(
         What becomes of several edges between the same two nodes; see `Graph.from_edges`.
     area_name, contiguity, tolerance
         Of areas: the property with their names, and which are neighbours; see `Graph.from_polygons`.
+    links : str or Path, optional
+        Table of two columns, with the names of areas that are neighbours in any case, such as those that a ferry joins.
     values : str or Path, optional
         Table whose rows name the nodes; of the properties of areas, the one that it uses is taken for their names.
 
@@ -120,6 +123,9 @@ def read_graph(
     file = existing_file(path, _KINDS)
     faults = FaultList(f"{file.name} was not read", GraphError)
     suffix = file.suffix.lower()
+    if links is not None and suffix not in {".geojson", ".json"}:
+        remedy = "Add rows to the list of edges instead."
+        raise faults.raise_now("links", "must be left out unless the graph is a file of areas", suffix, remedy)
     notes: list[str] = []
     table = None if nodes is None else read_table_or_features(nodes, GraphError, notes)
     given = {"source": source, "target": target, "weight": weight, "length": length, "id": id, "geometry": geometry}
@@ -131,7 +137,8 @@ def read_graph(
         features = read_geojson(file, faults)
         if are_areas(features):
             name = area_name if area_name is not None else _area_names(features, values)
-            reading = _from_polygons(file, name, contiguity, tolerance)
+            pairs = None if links is None else _link_pairs(links, features, name)
+            reading = _from_polygons(file, name, contiguity, tolerance, pairs)
         else:
             lines, properties = lines_of_features(features, faults)
             reading = _from_lines(lines, properties, given, parallel, faults)
@@ -274,13 +281,38 @@ def _with_nodes(reading: GraphReading, nodes: pd.DataFrame, faults: FaultList) -
 
 
 # ---------------------------------------------------------------------- areas, lines, matrices, GraphML
-def _from_polygons(file: Path, name: str | None, contiguity: str, tolerance: float) -> GraphReading:
+def _from_polygons(
+    file: Path, name: str | None, contiguity: str, tolerance: float, links: list[tuple[Any, Any]] | None
+) -> GraphReading:
     """Areas that border on each other."""
-    graph = Graph.from_polygons(file, nodes=name, contiguity=contiguity, tolerance=tolerance)  # type: ignore[arg-type]
+    graph = Graph.from_polygons(file, nodes=name, contiguity=contiguity, tolerance=tolerance, links=links)  # type: ignore[arg-type]
     shared = "a point or a line" if contiguity == "queen" else "a line"
     called = "areas" if name is None else f"areas named by {name!r}"
     notes = [f"{called}, such as {abbreviate(graph.nodes[:1])}; those that share {shared} are neighbours"]
+    if links:
+        notes.append(f"{len(links):,} links beside")
     return GraphReading(graph, notes)
+
+
+def _link_pairs(path: str | Path, features: list[Any], name: str | None) -> list[tuple[Any, Any]]:
+    """Pairs of areas from a table of two columns, with a header or without, by the names that the areas have."""
+    table = read_table(path, GraphError, [])
+    shaped = [one for one in features if isinstance(one, dict) and one.get("geometry")]
+    names = list(range(len(shaped))) if name is None else [(one.get("properties") or {}).get(name) for one in shaped]
+    matcher = NameMatcher(pd.Index(names, dtype=object))
+    if table.shape[1] < 2:
+        faults = FaultList(f"{getattr(path, 'name', path)} was not read", GraphError)
+        received = f"{table.shape[1]} column{'s' if table.shape[1] != 1 else ''}"
+        raise faults.raise_now("links", "must have two columns of names", received, "Each row joins two areas.")
+    rows = list(table.iloc[:, :2].itertuples(index=False, name=None))
+    first = (table.columns[0], table.columns[1])
+    if (matcher.codes(first) >= 0).all():  # there is no header
+        rows.insert(0, first)
+    codes = matcher.codes([entry for row in rows for entry in row]).reshape(-1, 2)
+    return [
+        tuple(entry if code < 0 else names[code] for entry, code in zip(row, own, strict=True))
+        for row, own in zip(rows, codes, strict=True)
+    ]
 
 
 def _area_names(features: list[Any], values: str | Path | None) -> str | None:

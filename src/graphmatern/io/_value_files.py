@@ -128,7 +128,9 @@ def read_values(
     exposure = wanted_column(table, columns.exposure, "exposure", faults)
     trials = wanted_column(table, columns.trials, "trials", faults)
     covariates = [wanted_column(table, name, "covariate", faults) for name in columns.covariates]
-    faults.raise_if_any()
+    if (columns.value is not None and value is None) or (columns.node is not None and node is None):
+        faults.raise_if_any()
+    covariates = [column for column in covariates if column is not None]
     named = [column for column in (value, noise, exposure, trials, *covariates) if column is not None]
     points = None if node is not None else point_columns(table, _roads(graph), columns, named, faults)
     if points is not None:
@@ -138,10 +140,11 @@ def read_values(
         graph, codes, note = _on_nearest(table, graph, pair, columns.snap_limit, faults)
         used = [*pair, *named]
     else:
-        node, codes, note = _at_nodes(table, graph, node, named, faults)
+        node, codes, note = _at_nodes(table, graph, node, named, covariates, faults)
         used = [node, *named]
     if value is None:
         value = value_column(table, used, faults, counts=counts)
+    covariates = _true_covariates(covariates, value, node, faults)
     notes = [f"{note}, values from {str(value)!r}" + ("" if noise is None else f", errors from {str(noise)!r}")]
     unknown = codes < 0
     if unknown.any() and ignore_unknown:
@@ -154,31 +157,42 @@ def read_values(
     exposures = beside.exposures(exposure, found, counts=counts, value=str(value))
     attempts = beside.trials(trials, found, value=str(value))
     known = beside.covariates(covariates)
-    faults.raise_if_any()
-    if found.dtype == np.float64 and uses_decimal_commas(table[value]):
-        notes.append(f"decimal commas in {str(value)!r}")
     observed = ~pd.isna(found) & ~unknown
-    if not observed.any():
-        raise faults.raise_now(str(value), "must hold at least one value at a node", "none", "Fill in some cells.")
-    empty = int((pd.isna(found) & ~unknown).sum())
-    if empty:
-        notes.append(f"{empty:,} empty values: not observed")
     errors = None
     if noise is not None:
         rule = "must hold positive standard deviations where there are values"
         needed = table[noise].astype(object).where(observed, 1)
         errors = read_numbers(needed, rule, faults, remedy="Correct these cells.", minimum=0.0, above=True)[observed]
-        faults.raise_if_any()
+    faults.raise_if_any()
+    if found.dtype == np.float64 and uses_decimal_commas(table[value]):
+        notes.append(f"decimal commas in {str(value)!r}")
+    if not observed.any():
+        raise faults.raise_now(str(value), "must hold at least one value at a node", "none", "Fill in some cells.")
+    empty = int((pd.isna(found) & ~unknown).sum())
+    if empty:
+        notes.append(f"{empty:,} empty values: not observed")
     people, tried = (None if one is None else one[observed] for one in (exposures, attempts))
     return ValueReading(graph, codes[observed], found[observed], errors, str(value), notes, people, known, tried)
 
 
+def _true_covariates(columns: list[Any], value: Any, node: Any, faults: FaultList) -> list[Any]:
+    """The columns that can be covariates: neither the nodes' names nor what is to be explained."""
+    for role, taken in (("names the nodes", node), ("holds the values", value)):
+        if taken is not None and taken in columns:
+            rule = f"must name another column than the one that {role}"
+            faults.add("covariate", rule, repr(str(taken)), "Leave it out, or name a column of numbers.")
+    return [column for column in columns if column not in (node, value)]
+
+
 def _at_nodes(
-    table: pd.DataFrame, graph: Graph, node: Any, taken: list[Any], faults: FaultList
+    table: pd.DataFrame, graph: Graph, node: Any, taken: list[Any], covariates: list[Any], faults: FaultList
 ) -> tuple[Any, NDArray[np.int64], str]:
     matcher = NameMatcher(graph.nodes)
     if node is None:
         node = node_column(table, matcher, taken)
+        among = node_column(table, matcher, [column for column in taken if column not in covariates])
+        if among in covariates and (node is None or not table[node].is_unique) and table[among].is_unique:
+            node = among  # a slip, of which `_true_covariates` tells
     if node is None:
         received = f"columns {abbreviate(map(str, table.columns))} without any"
         shown = graph.nodes[:3] if graph.n_nodes > 5 else graph.nodes

@@ -12,6 +12,7 @@ from graphmatern.kernels._features import (
     kernel_terms,
 )
 from graphmatern.kernels._heat import heat_flow
+from graphmatern.kernels._names import current_label, parameter_label, part_named, term_names
 from graphmatern.kernels._spectral import (
     Diffusion,
     InverseCosine,
@@ -41,9 +42,13 @@ __all__ = [
     "ScaledKernel",
     "SpectralKernel",
     "SumKernel",
+    "current_label",
     "heat_flow",
     "hold_variance",
     "kernel_from_plain",
     "kernel_terms",
     "kernel_to_plain",
+    "parameter_label",
+    "part_named",
+    "term_names",
 ]

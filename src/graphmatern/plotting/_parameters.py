@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import binom
 
 from graphmatern._validation import FaultList, as_numbers, check_whole
 from graphmatern.errors import TableError
@@ -138,6 +137,8 @@ def plot_pit(pit: ArrayLike, ax: Axes | None = None, *, n_bins: int = 10, label:
         faults.add("pit", "must be one-dimensional, of shares from 0 to 1", f"shape {values.shape}", "See `loo`.")
     faults.raise_if_any()
     ax = new_axes(ax)
+    from scipy.stats import binom  # takes long to import
+
     low, high = (float(binom.ppf(q, len(values), 1.0 / n_bins)) for q in (0.025, 0.975))
     ax.axhspan(low, high, color="0.9", linewidth=0, zorder=0)
     ax.axhline(len(values) / n_bins, color="0.5", linewidth=1, linestyle=(0, (4, 3)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import binom
 
 from graphmatern.metrics import calibration_curve, reliability_curve
 from graphmatern.report._content import number, percent
@@ -61,6 +60,8 @@ def number_checks(pit: ArrayLike, level: float = 0.95) -> dict[str, Any]:
     else:
         words += "That is as it should be: the intervals can be trusted."
     counts = np.histogram(shares, _BINS, (0.0, 1.0))[0]
+    from scipy.stats import binom  # takes long to import
+
     low_count, high_count = (float(binom.ppf(q, n, 1.0 / _BINS)) for q in (0.025, 0.975))
     return {
         "calibration": {
@@ -112,6 +113,8 @@ def class_checks(codes: ArrayLike, shares: ArrayLike) -> dict[str, Any]:
     )
     curve = reliability_curve(true.tolist(), probabilities, range(probabilities.shape[1]), _BINS)
     confidence, counted = curve["confidence"], curve["count"]
+    from scipy.stats import binom
+
     low, high = (binom.ppf(q, counted, confidence) / counted for q in (0.025, 0.975))
     return {
         "calibration": {

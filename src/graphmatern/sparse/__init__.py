@@ -32,6 +32,7 @@ from graphmatern.sparse._products import ChebyshevProducts, kept_bytes
 from graphmatern.sparse._resources import Cost, available_memory, available_threads, format_bytes
 from graphmatern.sparse._row_blocks import Rows, signs_of
 from graphmatern.sparse._rows import AddedRows, SharedRows, product_seconds
+from graphmatern.sparse._small import small_cost
 from graphmatern.sparse._threads import Crew
 from graphmatern.sparse._triangles import cubed_diagonal
 
@@ -66,5 +67,6 @@ __all__ = [
     "separator_cost",
     "signs_of",
     "single_threaded_blas",
+    "small_cost",
     "small_inverses",
 ]

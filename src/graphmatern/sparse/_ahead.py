@@ -28,14 +28,11 @@ __all__ = ["LATE", "Helper", "begin", "is_helper", "late_functions", "wait_for"]
 # Functions of about half of all compilation, with their arguments: S is the structure of a factor, capital letters
 # else are arrays; see `_types`. A test compares them with what a fit compiles.
 LATE = {
-    "_structure._place": "L I I L I L L f",
     "_numeric.factorize_runs": "S I L L n b b F F F F R L",
     "_selected.invert_runs": "S L L n F F F F R L",
-    "_solve.lower_many": "S F M F R",
-    "_solve.upper_many": "S F M F R",
-    "_powers._traces": "S F M F n",
 }
-_EARLY = ("_minimum_degree", "_symbolic")  # where one is missing, the late ones will be needed
+# Where one of these is missing, the late ones will be needed.
+_EARLY = ("_minimum_degree", "_pattern.breadth_first", "_symbolic")
 _PATIENCE = 120.0  # seconds for one function
 _PROGRAM = "from graphmatern.sparse._ahead import work; work()"
 

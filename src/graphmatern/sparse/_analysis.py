@@ -12,7 +12,7 @@ from graphmatern._validation import FaultList, check_whole
 from graphmatern.errors import ResourceError
 from graphmatern.sparse import _pattern, _resources, _symbolic
 from graphmatern.sparse._ordering import check_ordering, choose, separator_size
-from graphmatern.sparse._resources import Cost, check_cost, predicted_seconds
+from graphmatern.sparse._resources import Cost, bytes_needed, check_cost, predicted_seconds
 from graphmatern.sparse._structure import SMALL_FRONT, Structure, make_plan
 
 if TYPE_CHECKING:
@@ -274,9 +274,8 @@ def _prepare(
         elimination = choose(near.indptr, near.indices, label[wanted])
         elimination = elimination._replace(name=ordering if isinstance(ordering, str) else "given")
     seconds = predicted_seconds(n, elimination.nnz, elimination.flops, n_threads)
-    # Factor and inverse, a fifth more for panels, their structure.
-    bytes_needed = int(2 * 1.2 * 8 * elimination.nnz) + 12 * len(indices) + 40 * n
-    cost = Cost(elimination.name, elimination.nnz, elimination.flops, bytes_needed, seconds)
+    memory = bytes_needed(n, len(indices), elimination.nnz)
+    cost = Cost(elimination.name, elimination.nnz, elimination.flops, memory, seconds)
     return indptr, indices, near, elimination, n_threads, cost
 
 

@@ -22,7 +22,8 @@ __all__ = ["Cache"]
 @cache
 def _say_what_is_happening() -> None:
     """Say once why nothing seems to happen: compilation takes a while."""
-    say(f"compiling sparse linear algebra, ten to thirty seconds, only this once: it is kept in {cache_directory()}")
+    kept = f"it is kept in {cache_directory()}"
+    say(f"compiling sparse linear algebra: ten to thirty seconds, only this once ({kept})", anywhere=True)
 
 
 class _Locator(caching._CacheLocator):

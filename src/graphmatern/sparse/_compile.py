@@ -26,12 +26,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["cache_directory", "inline", "inner", "intrinsic", "jit", "jit_unless_small", "source_stamp"]
+__all__ = ["cache_directory", "inline", "inner", "intrinsic", "jit", "source_stamp"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -45,7 +43,6 @@ _OPTIONS: dict[str, Any] = {
 }
 # Of parts of other functions: never called from Python, so there is no need to make that possible.
 _PART: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_SMALL = 20_000  # entries of arrays over which Python loops in less time than numba takes to import
 
 
 def _candidates() -> Iterator[Path]:
@@ -103,14 +100,12 @@ class _Later:
         As it was written.
     make : callable
         Makes of it what numba compiles.
-    small : int
-        Up to how many entries of its arguments it runs as it was written, unless numba is there already.
     """
 
     _lock = threading.RLock()
 
-    def __init__(self, function: Callable[..., Any], make: Callable[[Any], Any], small: int = 0) -> None:
-        self._function, self._make, self._small = function, make, small
+    def __init__(self, function: Callable[..., Any], make: Callable[[Any], Any]) -> None:
+        self._function, self._make = function, make
         self._made: Any = None
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
         self.__wrapped__ = function
@@ -128,9 +123,6 @@ class _Later:
         return self._made
 
     def __call__(self, *arguments: Any) -> Any:
-        waits = self._small and "numba" not in sys.modules
-        if waits and sum(np.size(one) for one in arguments) <= self._small:
-            return self._function(*arguments)
         return self._take_over()(*arguments)
 
     def __getattr__(self, name: str) -> Any:
@@ -178,11 +170,6 @@ def jit(function: Function) -> Function:
     42
     """
     return _Later(function, _kept)  # type: ignore[return-value]
-
-
-def jit_unless_small(function: Function) -> Function:
-    """As `jit`; on small arrays, where numba has not been needed yet, ``function`` runs as it is written."""
-    return _Later(function, _kept, _SMALL)  # type: ignore[return-value]
 
 
 def inner(function: Function) -> Function:

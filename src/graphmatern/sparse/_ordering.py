@@ -15,6 +15,7 @@ from graphmatern.errors import InputError, ResourceError
 from graphmatern.sparse import _pattern
 from graphmatern.sparse._minimum_degree import minimum_degree
 from graphmatern.sparse._pattern import relabel
+from graphmatern.sparse._small import small_ordering
 from graphmatern.sparse._symbolic import column_counts, elimination_tree, postorder
 
 if TYPE_CHECKING:
@@ -143,7 +144,10 @@ def choose(indptr: Longs, indices: Ints, ordering: str | Ints) -> Elimination:
         return _eliminate("given", indptr, indices, ordering)
     if ordering == "metis":
         return _eliminate("metis", indptr, indices, _metis(indptr, indices))
-    first = _eliminate("minimum_degree", indptr, indices, minimum_degree(indptr, indices, 10.0))
+    order = small_ordering(indptr, indices) if len(indptr) > 1 else None
+    if order is None:
+        order = minimum_degree(indptr, indices, 10.0)
+    first = _eliminate("minimum_degree", indptr, indices, order)
     saving = first.flops * _SECONDS_PER_FLOP_SAVED
     too_large = len(indices) > _pattern.INT32_LIMIT  # for METIS
     if ordering == "minimum_degree" or too_large or saving < len(indices) * _METIS_SECONDS:

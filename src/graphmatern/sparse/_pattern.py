@@ -8,7 +8,8 @@ import numpy as np
 
 from graphmatern._validation import FaultList, check_whole
 from graphmatern.errors import ResourceError
-from graphmatern.sparse._compile import jit, jit_unless_small
+from graphmatern.sparse._compile import jit
+from graphmatern.sparse._small import small_power
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,6 +32,8 @@ __all__ = [
 #: Node numbers and, where they fit, positions in the caller's values are kept in 32 bits; all offsets
 #: into the factor in 64.  A name of its own so that a test can lower it.
 INT32_LIMIT = 2**31 - 1
+
+_MANY = 200_000  # entries of a pattern for which compiled code is worth loading
 
 
 @jit
@@ -142,9 +145,23 @@ def relabel(indptr: Longs, indices: Ints, order: Ints) -> tuple[Longs, Ints]:
     return new_indptr, new_indices
 
 
-@jit_unless_small
 def connected(indptr: Longs, indices: Ints) -> Longs:
     """Return the number (n,) of each node's connected component, counted in the order of their first nodes."""
+    if len(indices) > _MANY:
+        return _connected(indptr, indices)
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(indptr) - 1
+    graph = csr_array((np.ones(len(indices), bool), indices, indptr), shape=(n, n))
+    labels = connected_components(graph, directed=False)[1]
+    first = np.unique(labels, return_index=True)[1]
+    return np.argsort(np.argsort(first))[labels]
+
+
+@jit
+def _connected(indptr: Longs, indices: Ints) -> Longs:
+    """Find what `connected` returns."""
     n = len(indptr) - 1
     # Every node points to one of its component with a smaller number, the first to itself.
     first = np.arange(n)
@@ -174,29 +191,19 @@ def connected(indptr: Longs, indices: Ints) -> Longs:
     return first
 
 
-@jit_unless_small
 def with_diagonal(indptr: Longs, indices: Ints, values: Floats, diagonal: Floats) -> tuple[Longs, Ints, Floats]:
     """Return a matrix with sorted indices and no diagonal with one put in."""
     n = len(indptr) - 1
-    new_indptr = np.empty(n + 1, np.int64)
-    new_indices = np.empty(len(indices) + n, np.int32)
-    new_values = np.empty(len(indices) + n)
-    write = 0
-    for j in range(n):
-        new_indptr[j] = write
-        p, end = indptr[j], indptr[j + 1]
-        while p < end and indices[p] < j:
-            new_indices[write], new_values[write] = indices[p], values[p]
-            p += 1
-            write += 1
-        new_indices[write], new_values[write] = j, diagonal[j]
-        write += 1
-        while p < end:
-            new_indices[write], new_values[write] = indices[p], values[p]
-            p += 1
-            write += 1
-    new_indptr[n] = write
-    return new_indptr, new_indices, new_values
+    own = np.arange(n)
+    rows = np.repeat(own, np.diff(indptr))
+    right = indices > rows
+    new_indices, new_values = np.empty(len(indices) + n, np.int32), np.empty(len(indices) + n)
+    # Every row before one puts in an entry, and so does its own before what lies to the right.
+    places = np.arange(len(indices)) + rows + right
+    new_indices[places], new_values[places] = indices, values
+    places = indptr[:-1] + own + np.bincount(rows[~right], minlength=n)
+    new_indices[places], new_values[places] = own, diagonal
+    return (indptr + np.arange(n + 1)).astype(np.int64), new_indices, new_values
 
 
 @jit
@@ -275,4 +282,7 @@ def power_nnz(matrix: spmatrix | sparray, nu: int, *, limit: int | None = None, 
     indptr, indices = canonical(matrix, check=check)
     if nu == 1:
         return len(indices)
+    small = small_power(indptr, indices, nu)
+    if small is not None:
+        return small.nnz
     return int(_count_ball(indptr, indices, nu, 2**62 if limit is None else limit))

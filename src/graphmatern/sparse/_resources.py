@@ -9,7 +9,7 @@ from pathlib import Path
 
 from graphmatern.errors import ResourceError
 
-__all__ = ["Cost", "available_memory", "available_threads", "check_cost"]
+__all__ = ["Cost", "available_memory", "available_threads", "bytes_needed", "check_cost"]
 
 #: Part of the memory available that one factorisation may plan to use.
 MEMORY_SHARE = 0.8
@@ -58,6 +58,11 @@ def predicted_seconds(n: int, nnz_factor: int, flops: float, n_threads: int) -> 
     """Return a rough prediction of the time of one numeric factorisation."""
     alone = flops * _SECONDS_PER_FLOP + nnz_factor * _SECONDS_PER_ENTRY + n * _SECONDS_PER_COLUMN
     return alone * (1.0 - _PARALLEL_SHARE + _PARALLEL_SHARE / max(1, n_threads))
+
+
+def bytes_needed(n: int, nnz: int, nnz_factor: int) -> int:
+    """Return about how much memory a factorisation takes: factor and inverse, a fifth more for panels, structure."""
+    return int(2 * 1.2 * 8 * nnz_factor) + 12 * nnz + 40 * n
 
 
 def format_bytes(count: float) -> str:

@@ -201,53 +201,59 @@ def _place_roots(start: Longs, height: Ints, tree: Ints, in_task: Flags, root: F
 
 
 @jit
-def _place(
-    start: Longs,
-    height: Ints,
+def _lay_out(
+    structure: tuple[Longs, Ints, Longs, Ints],
     tree: Ints,
-    child_start: Longs,
-    child: Ints,
     task_start: Longs,
     task_end: Longs,
     budget: float,
-) -> tuple[Longs, Flags, Flags, Longs]:
-    """Return ``offset``, ``in_task``, ``detached``, (waiting, top_stack, task_stack, detached in tasks)."""
-    size = len(height)
-    even = np.empty(size, np.bool_)
-    root = np.zeros(size, np.bool_)
-    in_task = np.zeros(size, np.bool_)
-    offset = np.zeros(size, np.int64)
-    detached = np.zeros(size, np.bool_)
-    sizes = np.zeros(4, np.int64)
-    structure = (start, height, child_start, child)
+    even: Flags,
+    root: Flags,
+    in_task: Flags,
+    offset: Longs,
+    detached: Flags,
+    tops: Longs,
+    sizes: Longs,
+) -> None:
+    """Fill in what `_place` returns, offsets within their stacks; ``sizes`` are not rounded."""
+    # Nothing but loops over numbers: what NumPy would do in a line takes seconds to compile.
+    start, height, _, _ = structure
+    size, tasks = len(height), len(task_start)
     for s in range(size - 1, -1, -1):
         even[s] = True if tree[s] == -1 else not even[tree[s]]
-    for t in range(len(task_start)):
-        in_task[task_start[t] : task_end[t]] = True
     sizes[0] = _place_roots(start, height, tree, in_task, root, offset)
-    tops = np.zeros(2, np.int64)
-    for t in range(len(task_start)):
-        tops[:] = 0
-        peak = _stack_run(task_start[t], task_end[t], structure, even, root, budget, offset, detached, tops)
-        sizes[2] = max(sizes[2], peak)
-    sizes[3] = detached.sum()  # so far, those in tasks
-    tops[:] = 0
     first = 0
-    for t in range(len(task_start) + 1):
-        last = task_start[t] if t < len(task_start) else size
-        peak = _stack_run(first, last, structure, even, root, budget, offset, detached, tops)
-        sizes[1] = max(sizes[1], peak)
-        if t < len(task_start):
-            first = task_end[t]
-    sizes[:3] = (sizes[:3] + 7) // 8 * 8  # stacks begin at multiples of 64 bytes
-    for s in range(size):
-        if root[s]:
-            in_task[s] = False  # its place does not depend on the thread
-        elif in_task[s]:
-            offset[s] += 0 if even[s] else sizes[2]
+    for t in range(2 * tasks + 1):  # the tasks, then the runs between them
+        if t <= tasks:
+            tops[0] = tops[1] = 0
+        if t < tasks:
+            kind, begin, end = 2, task_start[t], task_end[t]
         else:
-            offset[s] += sizes[0] + (0 if even[s] else sizes[1])
-    return offset, in_task, detached, sizes
+            last = t == 2 * tasks
+            kind, begin, end = 1, first, size if last else task_start[t - tasks]
+            first = 0 if last else task_end[t - tasks]
+        peak = _stack_run(begin, end, structure, even, root, budget, offset, detached, tops)
+        sizes[kind] = max(sizes[kind], peak)
+        if t == tasks - 1:
+            for s in range(size):
+                sizes[3] += detached[s]  # so far, those in tasks
+
+
+def _place(
+    structure: tuple[Longs, Ints, Longs, Ints], tree: Ints, task_start: Longs, task_end: Longs, budget: float
+) -> tuple[Longs, Flags, Flags, Longs]:
+    """Return ``offset``, ``in_task``, ``detached``, (waiting, top_stack, task_stack, detached in tasks)."""
+    even, root, in_task, detached = np.zeros((4, len(tree)), np.bool_)
+    offset, tops, sizes = np.zeros(len(tree), np.int64), np.zeros(2, np.int64), np.zeros(4, np.int64)
+    for a, b in zip(task_start, task_end, strict=True):
+        in_task[a:b] = True
+    _lay_out(structure, tree, task_start, task_end, budget, even, root, in_task, offset, detached, tops, sizes)
+    sizes[:3] = (sizes[:3] + 7) // 8 * 8  # stacks begin at multiples of 64 bytes
+    odd = ~even
+    offset[in_task & ~root & odd] += sizes[2]
+    offset[~in_task] += sizes[0]
+    offset[~in_task & odd] += sizes[1]
+    return offset, in_task & ~root, detached, sizes  # the place of a root does not depend on the thread
 
 
 def _steps(in_task: Flags, work: Floats, n_threads: int) -> list[Step]:
@@ -282,12 +288,12 @@ def make_plan(
         task_start, task_end = _choose_tasks(tree, work, n_threads)
         if len(task_start) < 2:
             task_start, task_end = nothing, nothing
-    placed = _place(start, height, tree, child_start, child, task_start, task_end, budget)
+    placed = _place((start, height, child_start, child), tree, task_start, task_end, budget)
     waiting, _, task_stack, n_detached = placed[-1]
     if len(task_start) and (n_detached > 0 or waiting + n_threads * task_stack > 2 * budget):
         # A detached supernode writes to ancestors that other threads might be writing to.
         task_start, task_end = nothing, nothing
-        placed = _place(start, height, tree, child_start, child, task_start, task_end, budget)
+        placed = _place((start, height, child_start, child), tree, task_start, task_end, budget)
     offset, in_task, detached, sizes = placed
     taken = np.zeros(len(height), np.bool_)
     for a, b in zip(task_start, task_end, strict=True):

@@ -199,7 +199,9 @@ def _amalgamate(parent: Ints, width: Ints, height: Ints, unknowns: int) -> Ints:
     Returns the supernode (size,) into which each was merged, itself for those that remain.
     """
     size = len(parent)
-    into = np.arange(size).astype(np.int32)
+    into = np.empty(size, np.int32)
+    for s in range(size):
+        into[s] = s
     zeros = np.zeros(size)
     for s in range(size - 1):
         p = parent[s]
@@ -214,7 +216,7 @@ def _amalgamate(parent: Ints, width: Ints, height: Ints, unknowns: int) -> Ints:
         share = total / entries
         # A long list of rows: passing on its update matrix costs more than some operations on zeros.
         below = unknowns * float(height[s] - width[s])
-        extra = unknowns**3 * width[s] * (float(n_rows) ** 2 - float(height[s]) ** 2)
+        extra = unknowns * unknowns * unknowns * width[s] * (float(n_rows) * n_rows - float(height[s]) * height[s])
         saving = below > 64.0 and extra < 10.0 * below * below and share < 0.3
         if new_zeros == 0 or saving or _worth_merging(unknowns * n_columns, unknowns * n_rows, share):
             into[s] = p
@@ -235,7 +237,8 @@ def _heaviest_child(parent: Ints, width: Ints, height: Ints) -> Ints:
     best_need = np.zeros(size)
     waiting = np.zeros(size)
     for s in range(size):
-        update = float(height[s] - width[s]) ** 2
+        update = float(height[s] - width[s])
+        update *= update
         peak = max(waiting[s] + best_need[s], waiting[s] + update)
         p = parent[s]
         if p != -1:

@@ -286,10 +286,12 @@ def point_columns(
     faults : FaultList
         Where faults are noted.
     """
+    before = len(faults)
     road = wanted_column(table, columns.road, "road", faults)
     distance = wanted_column(table, columns.distance, "distance", faults)
     fraction = wanted_column(table, columns.fraction, "fraction", faults)
-    faults.raise_if_any()
+    if len(faults) > before:
+        faults.raise_if_any()
     asked = columns.road is not None or columns.distance is not None or columns.fraction is not None
     free = [column for column in table.columns if column not in (*taken, road, distance, fraction)]
     if road is None:  # where most ids are known, the others are misspelt

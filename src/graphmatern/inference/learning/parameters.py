@@ -11,6 +11,7 @@ import torch
 
 from graphmatern._validation import FaultList, abbreviate
 from graphmatern.inference.learning.priors import Prior
+from graphmatern.kernels import parameter_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -77,12 +78,12 @@ class Coordinate:
     @property
     def is_variance(self) -> bool:
         """Whether it is the logarithm of something that the covariance of Gaussian observations is linear in."""
-        return self.label.rpartition(".")[2] in ("variance", "noise")
+        return _word(self.label) in ("variance", "noise")
 
 
 @dataclass(frozen=True)
 class PriorsAndBounds:
-    """Priors and bounds that the caller gave, by parameter name; a name stands for every term of a sum.
+    """Priors and bounds that the caller gave, by parameter name; its last word alone stands for every term of a sum.
 
     Attributes
     ----------
@@ -96,13 +97,13 @@ class PriorsAndBounds:
     priors: Mapping[str, Prior] = field(default_factory=dict)
 
     def concern(self, label: str) -> bool:
-        """Whether anything was said about a parameter."""
-        return label in self.bounds or label in self.priors
+        """Whether anything was said about a parameter, of any term."""
+        return any(_word(name) == label for name in (*self.bounds, *self.priors))
 
     def allowed(self, label: str) -> tuple[float, float]:
-        """Least and largest value of a parameter, by the last word of its label."""
-        word = label.rpartition(".")[2]
-        low, high = self.bounds.get(word, _BOUNDS.get(word, (1e-300, 1e300)))
+        """Least and largest value of a parameter."""
+        word = _word(label)
+        low, high = self.bounds.get(label) or self.bounds.get(word) or _BOUNDS.get(word, (1e-300, 1e300))
         return float(low), float(high)
 
     def coordinate(
@@ -128,7 +129,7 @@ class PriorsAndBounds:
             Further bounds of the coordinate, which the caller's do not replace.
         """
         least, most = np.asarray(free(np.array(self.allowed(label))), dtype=np.float64).tolist()
-        prior = self.priors.get(label.rpartition(".")[2])
+        prior = self.priors.get(label) or self.priors.get(_word(label))
         return Coordinate(label, max(low, least), min(high, most), prior, value)
 
     def check(self, labels: Sequence[str], held: Iterable[str], faults: FaultList) -> None:
@@ -137,13 +138,13 @@ class PriorsAndBounds:
         Parameters
         ----------
         labels : sequence of str
-            Parameters there are.
+            Parameters there are; the last word of each is a name as well.
         held : iterable of str
             Those that are held in every term, so that neither bounds nor priors can have an effect.
         faults : FaultList
             Where faults are noted.
         """
-        words, held = {label.rpartition(".")[2] for label in labels}, set(held)
+        words, held = {_word(label) for label in labels} | set(labels), set(held)
         given = (("bounds", self.bounds), ("priors", self.priors))
         wrong = [(argument, table) for argument, table in given if not isinstance(table, Mapping)]
         for argument, table in wrong:
@@ -172,6 +173,11 @@ class PriorsAndBounds:
                 rule = "must suit their parameters"
                 remedy = "gm.Beta is for shares, gm.PCPrior for lengthscales (below=) and variances (above=)."
                 faults.add("priors", rule, f"{name!r}: {prior!r}", remedy)
+
+
+def _word(label: object) -> str:
+    """The last word of a label, which says what a parameter is."""
+    return str(label).rpartition(".")[2]
 
 
 def _is_range(pair: Any) -> bool:
@@ -238,8 +244,8 @@ def free_parameters(module: Any, rules: PriorsAndBounds) -> tuple[list[Any], lis
             continue
         owner: Parameterized = module.get_submodule(path.rpartition(".")[0])
         domain = type(owner).parameter(path.rpartition(".")[2].removeprefix("raw_")).domain
-        label = path.replace("raw_", "").replace("_terms", "terms")
         raw.append(parameter)
+        label = parameter_label(module, path)
         coordinates.append(rules.coordinate(label, domain.free_values, domain.bound_values))
     return raw, coordinates, np.array([parameter.item() for parameter in raw])
 

@@ -11,7 +11,7 @@ from graphmatern.graph import largest_eigenvalue_bound
 from graphmatern.inference.markov.precision import markov_precision
 from graphmatern.inference.markov.rational import MOST_TERMS, terms_for, widest_ratio
 from graphmatern.kernels import ArealKernel, Matern
-from graphmatern.sparse import BlockAnalysis, early_cost, power_nnz, separator_cost
+from graphmatern.sparse import BlockAnalysis, early_cost, power_nnz, separator_cost, small_cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,6 +115,9 @@ def sparse_cost(problem: Problem, nu: int, is_plenty: Callable[[Cost], bool] | N
 
     def compute() -> Cost | None:
         laplacian = graph.laplacian(normalized)
+        small = small_cost(laplacian, nu, n_threads)
+        if small is not None:
+            return small
         if power_nnz(laplacian, nu, limit=MOST_ENTRIES, check=False) > MOST_ENTRIES:
             return None
         try:

@@ -55,6 +55,11 @@ class SeenDirections:
             self.directions, self.root = np.asarray(directions, np.float64), np.asarray(upper.T, np.float64)
         self._latest: tuple[Longs, Floats, Floats | None] | None = None
 
+    def _rows(self, nodes: Longs) -> Floats:
+        """Rows of the basis; without a copy where these are all of them."""
+        n = len(self._basis)
+        return self._basis if len(nodes) == n and np.array_equal(nodes, np.arange(n)) else self._basis[nodes]
+
     def scaled(self, nodes: Longs) -> Floats:
         """Φ W^½ at some nodes; shape (n_nodes, n_eigenpairs)."""
         return np.asarray(self._basis[nodes] * self.scale)
@@ -75,13 +80,15 @@ class SeenDirections:
 
         The latest are remembered: several latent processes and verbs ask for the same.
         """
+        if np.array_equal(nodes, self._observed):
+            return self.root, None if self.directions is None else np.zeros(len(nodes))
         if self._latest is None or not np.array_equal(self._latest[0], nodes):
-            scaled = self.scaled(nodes)
-            image, unseen = scaled, None
+            image, unseen = self.scaled(nodes) if self.directions is None else np.empty(0), None
             if self.directions is not None:
-                with small_matrix_threads(len(self._observed)):
-                    image = scaled @ self.directions
-                unseen = np.einsum("ij,ij->i", scaled, scaled) - np.einsum("ij,ij->i", image, image)
+                rows = self._rows(nodes)
+                with small_matrix_threads(len(nodes)):
+                    image = rows @ (self.scale[:, None] * self.directions)
+                unseen = np.einsum("ij,ij,j->i", rows, rows, self._weights) - np.einsum("ij,ij->i", image, image)
             self._latest = nodes.copy(), image, None if unseen is None else np.maximum(unseen, 0.0)
         return self._latest[1], self._latest[2]
 
