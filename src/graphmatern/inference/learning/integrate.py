@@ -57,7 +57,8 @@ __all__ = [
 _MOST_OBSERVATIONS, _MOST_NODES, _MOST_NODES_OF_MOMENTS = 2_000, 60_000, 6_000  # beyond, "auto" does not integrate
 _POINTS = (48, 120, 240, 400)  # for one, two, three and more parameters, where evaluations take next to no time
 _CHEAP = 100  # observations
-_KEPT, _KEPT_SOME, _KEPT_FEW = 64, 24, 8  # components of the mixture; where they differ less; where they take long
+# Components of the mixture; where each has sites of its own; where they differ less; where they take long.
+_KEPT, _KEPT_WITH_SITES, _KEPT_SOME, _KEPT_FEW = 128, 96, 24, 8
 _SHARE_OF_PARTS = 0.5  # of the points, where a process has several parts, of which one often matters little
 _HOPELESS = 8.0  # nats by which a candidate is worse than the best, so that it has no part in the mixture
 _LEAST_WEIGHT = 1e-3  # of a component
@@ -208,15 +209,17 @@ class Effort:
         """How many points are evaluated: fewer where each takes longer, and the density is closer to normal."""
         most = _POINTS[min(n_parameters, len(_POINTS)) - 1] if n_parameters else 1
         share = float(np.clip(_CHEAP / self.count, 0.25, 1.0))
-        if self.count <= _CHEAP and not self.slow and n_parameters in (3, 4):  # noise with outliers has five
-            # Takes about a second, and finds the means of parameters to a tenth of a deviation.
-            share = 3.0 if self.exact else 2.0
+        if self.count <= _CHEAP and not self.slow and n_parameters > 2:
+            # Takes a second, or a few, and finds the means of parameters to a tenth of a deviation.
+            share = 6.0 if self.exact else 2.5
         return max(24, round(most * self.share * share * (1.0 if self.exact else 0.8)))
 
     @property
     def n_components(self) -> int:
         """How many of them the mixture has, about."""
-        return _KEPT_FEW if self.slow else _KEPT_SOME if self.count > _CHEAP else _KEPT
+        if self.slow:
+            return _KEPT_FEW
+        return _KEPT_SOME if self.count > _CHEAP else _KEPT if self.exact else _KEPT_WITH_SITES
 
 
 # ---------------------------------------------------------------------- integration
