@@ -63,7 +63,7 @@ def test_features_are_smoothed_alike_node_by_node_and_feature_by_feature(monkeyp
     kernel = gm.Matern(1.5, 2.0, 0.5) + gm.CosineFeatures(1.3, 0.7, filter="diffusion")
     found = []
     for cost in (0.0, 1e9):
-        monkeypatch.setattr("graphmatern.inference.features.smoothing._PER_FEATURE", cost)
+        monkeypatch.setattr("graphmatern.inference.features.smoothing._PER_NARROW", cost)
         model = gm.GraphGPRegressor(heavy, kernel, features=sp.csr_array(COUNTED), noise=0.1, optimizer=None)
         model.fit(np.arange(10), Y[:10])  # fewer nodes than features
         found.append([model.log_marginal_likelihood_, *model.predict()])

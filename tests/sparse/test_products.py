@@ -129,12 +129,3 @@ def test_blocks_that_outgrow_the_cache(kind: str) -> None:
     found = (large.single if kind == "single" else large).apply(np.array([0.0, 0.0, 1.0]), columns)
     expected = 2.0 * (matrix @ (matrix @ columns)) - columns
     np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-12 if kind == "double" else 1e-5)
-
-
-@in_threads
-@pytest.mark.parametrize("width", [1, 5, 70])
-def test_polynomials_of_which_little_is_kept(n_threads: int, width: int) -> None:
-    columns, kept = RNG.standard_normal((N, width)), RNG.standard_normal((4, N))
-    several = RNG.standard_normal((DEGREE + 1, 3))
-    found = products(n_threads).collected(several, width, lambda part: columns[:, part], lambda block: kept @ block)
-    close(found, np.einsum("ks,mi,kij,jc->smc", several, kept, T, columns))

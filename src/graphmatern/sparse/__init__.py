@@ -25,6 +25,7 @@ from graphmatern.sparse._blocks import BlockAnalysis, BlockFactor, BlockInverse
 from graphmatern.sparse._factor import Factor, SelectedInverse
 from graphmatern.sparse._filter import ChebyshevFilter
 from graphmatern.sparse._inverses import small_inverses
+from graphmatern.sparse._lanczos import KrylovRows, apply_functions
 from graphmatern.sparse._pattern import power_nnz
 from graphmatern.sparse._powers import MatrixPolynomial
 from graphmatern.sparse._products import ChebyshevProducts, kept_bytes
@@ -45,11 +46,13 @@ __all__ = [
     "Cost",
     "Crew",
     "Factor",
+    "KrylovRows",
     "MatrixPolynomial",
     "Rows",
     "SelectedInverse",
     "SharedRows",
     "analyze",
+    "apply_functions",
     "available_memory",
     "available_threads",
     "cubed_diagonal",

@@ -14,9 +14,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.polynomial import chebyshev
 from scipy.sparse import csr_array, eye_array
 
 from graphmatern._progress import bar
+from graphmatern.sparse._lanczos import KrylovSpace
 from graphmatern.sparse._resources import available_memory, available_threads
 from graphmatern.sparse._row_blocks import Rows
 from graphmatern.sparse._rows import SharedRows, product_seconds
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["ChebyshevProducts", "kept_bytes"]
 
 _KEPT_SHARE = 0.25  # of the memory, for blocks that are kept to go on from
-_WAITING = 2**20  # entries that are summed up at once, by one product of dense matrices
+# From where on Lanczos' method may pay: degrees, and entries of the matrix. How exact it is, relative to polynomials.
+_HIGH_DEGREE, _MANY_ENTRIES, _SETTLED = 96, 100_000, 1e-12
 _ROW_BYTES = 256  # of a block; with fewer, loading indices costs more than using them
 
 
@@ -91,6 +94,7 @@ class ChebyshevProducts:
         self.squared_diagonal: Floats = np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel()  # of S²
         self._n_threads = available_threads() if n_threads is None else n_threads
         self._count: Callable[[int], None] = _uncounted
+        self._gapless = False  # whether Lanczos' method was tried in vain
         self._hold(scaled)
 
     @cached_property
@@ -112,6 +116,10 @@ class ChebyshevProducts:
     def block(self, columns: Floats) -> Any:
         """Columns where products are made, for verbs that take such blocks; shape (n, k)."""
         return columns
+
+    def numbers(self, block: Any) -> Floats:
+        """A block, where numpy can use it; shape (n, k)."""
+        return self._numbers(block)
 
     def scattered(self, nodes: Longs, columns: Floats) -> Any:
         """A block of columns that are not 0 at some nodes, each once; shape (n, k)."""
@@ -164,6 +172,22 @@ class ChebyshevProducts:
         self._count(current.shape[1])
         return previous, current
 
+    def project(self, current: Any, previous: Any, kept: Floats, scale: Floats, crew: Crew | None) -> Floats:
+        """Previous ← scale · (S current + kept · previous) and its inner products with current; see `SharedRows`."""
+        return self._matrix.project(current, previous, kept, scale, crew)
+
+    def subtract(
+        self,
+        current: Any,
+        previous: Any,
+        factors: Floats,
+        totals: Any = None,
+        coefficients: Floats | None = None,
+        crew: Crew | None = None,
+    ) -> Floats:
+        """Previous −= factor · current, whose squares are found; totals as in `SharedRows.subtract`."""
+        return self._matrix.subtract(current, previous, factors, totals, coefficients, crew)
+
     def seconds(self, n_columns: float, degree: float) -> float:
         """Seconds that products are expected to take; the same for all processes that share rows."""
         return product_seconds(self.nnz, n_columns, degree, self._n_threads)
@@ -193,6 +217,11 @@ class ChebyshevProducts:
                 yield
             finally:
                 self._count = _uncounted
+
+    def may_settle(self, degree: int) -> bool:
+        """Whether polynomials of a degree may take far fewer products by Lanczos' method, and more is to be saved."""
+        large = degree >= _HIGH_DEGREE and self.nnz >= _MANY_ENTRIES
+        return large and isinstance(self._matrix, SharedRows) and self._dtype == np.float64
 
     # ------------------------------------------------------------------ verbs
     def moments(
@@ -267,6 +296,21 @@ class ChebyshevProducts:
 
     def _summed(self, coefficients: Floats, current: Any, crew: Crew | None) -> Any:
         """Σ_k c_k T_k(S) V for every column c of coefficients, and a block V that is overwritten; (n_sets, n, k)."""
+        degree = len(coefficients) - 1
+        if self.may_settle(degree) and not self._gapless:
+            sizes = np.abs(coefficients).sum(axis=0)
+
+            def polynomials(eigenvalues: Floats) -> Floats:
+                return np.asarray(chebyshev.chebval(eigenvalues, coefficients), dtype=np.float64)
+
+            def relative(eigenvalues: Floats) -> Floats:
+                return polynomials(eigenvalues) / np.where(sizes > 0.0, sizes, 1.0)[:, None]
+
+            space = KrylovSpace(self, current, crew)
+            if space.settle(relative, _SETTLED, degree // 3):
+                self._count(current.shape[1] * degree)
+                return space.sums(polynomials, current)
+            self._gapless = True
         previous = self._zeros(*current.shape)
         totals = self._zeros(coefficients.shape[1], *current.shape)
         for total, coefficient in zip(totals, coefficients[0].tolist(), strict=True):
@@ -332,48 +376,6 @@ class ChebyshevProducts:
         with self._counting("products", columns.shape[1], len(coefficients) - 1):
             self._in_blocks(columns.shape[1], work)
         return found
-
-    def collected(
-        self,
-        coefficients: Floats,
-        count: int,
-        start: Callable[[slice], Floats],
-        take: Callable[[Floats], Floats],
-    ) -> Floats:
-        """Σ_k c_k g(T_k(S) V) for many sets of coefficients, with g that keeps little; shape (n_sets, m, n_columns).
-
-        Parameters
-        ----------
-        coefficients : ndarray, shape (degree + 1, n_sets)
-            One set in each column.
-        count : int
-            How many columns V has.
-        start : callable
-            Slice of columns → these columns of V, shape (n, k).
-        take : callable
-            g, linear: block of columns, shape (n, k) → what is kept of it, shape (m, k).
-        """
-        parts: dict[int, Floats] = {}
-        degree, n_sets = len(coefficients) - 1, coefficients.shape[1]
-
-        def work(part: slice, crew: Crew | None) -> None:
-            current = self._block(start(part))
-            previous = self._zeros(*current.shape)
-            total, waiting = np.zeros(0), []
-            for k in range(degree + 1):
-                if k:
-                    current, previous = self._advance(current, previous, k, crew=crew)
-                waiting.append(take(self._numbers(current)))
-                if len(waiting) * waiting[0].size >= _WAITING or k == degree:
-                    shape = n_sets, *waiting[0].shape
-                    sums = coefficients[k + 1 - len(waiting) : k + 1].T @ np.stack(waiting).reshape(len(waiting), -1)
-                    total = sums.reshape(shape) if len(total) == 0 else total + sums.reshape(shape)
-                    waiting = []
-            parts[part.start] = total
-
-        with self._counting("products", count, degree):
-            self._in_blocks(count, work)
-        return np.concatenate([parts[place] for place in sorted(parts)], axis=2)
 
     def forms(self, nodes: Longs, left: Floats, right: Floats, degree: int) -> Floats:
         """Forms uᵀ T_k(S)[x, x] v of pairs of columns, for k up to a degree; shape (degree + 1, n_columns).

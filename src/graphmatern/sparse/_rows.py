@@ -1,4 +1,4 @@
-"""Products of a sparse matrix with blocks of columns: the one loop behind all Chebyshev polynomials."""
+"""Products of a sparse matrix with blocks of columns: the one loop behind all Chebyshev and Krylov methods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphmatern.sparse._compile import inline, intrinsic, jit
 from graphmatern.sparse._resources import available_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
     from scipy.sparse import csr_array
@@ -63,6 +63,39 @@ def _load_rows(first: int, row_bytes: int, indices: NDArray[np.int32], start: in
             _load_soon(address + line)
 
 
+@inline
+def _add_row(
+    indices: NDArray[np.int32],
+    values: Floats,
+    start: int,
+    end: int,
+    factor: float,
+    current: Floats,
+    out: Floats,
+    ahead: int,
+) -> None:
+    """Add α times a row of S current to ``out``.
+
+    Entries are taken four at a time, so that a row of the result is loaded and stored once for all four. The rows that
+    later entries need are asked for ahead of time, as no processor guesses where a graph leads.
+    """
+    k, n_columns = start, current.shape[1]
+    block, row_bytes = current.ctypes.data, current.strides[0]
+    while k + 3 < end:
+        _load_rows(block, row_bytes, indices, k + ahead, k + ahead + 4)
+        a, b, c, d = factor * values[k], factor * values[k + 1], factor * values[k + 2], factor * values[k + 3]
+        w, x, y, z = current[indices[k]], current[indices[k + 1]], current[indices[k + 2]], current[indices[k + 3]]
+        for column in range(n_columns):
+            out[column] += (a * w[column] + b * x[column]) + (c * y[column] + d * z[column])
+        k += 4
+    while k < end:
+        _load_rows(block, row_bytes, indices, k + ahead, k + ahead + 1)
+        a, w = factor * values[k], current[indices[k]]
+        for column in range(n_columns):
+            out[column] += a * w[column]
+        k += 1
+
+
 @jit
 def _step(
     indptr: Longs,
@@ -76,17 +109,11 @@ def _step(
     totals: Floats,
     coefficients: Floats,
 ) -> None:
-    """Previous ← α S current + β current + γ previous, and every total += coefficient · previous, in some rows.
-
-    Entries are taken four at a time, so that a row of the result is loaded and stored once for all four. The rows that
-    later entries need are asked for ahead of time, as no processor guesses where a graph leads.
-    """
+    """Previous ← α S current + β current + γ previous, and every total += coefficient · previous, in some rows."""
     factor, own, kept = factors
     n_columns = current.shape[1]
-    block, row_bytes = current.ctypes.data, current.strides[0]
-    ahead = _AHEAD if current.shape[0] * row_bytes > _IN_CACHE else len(indices)
+    ahead = _AHEAD if current.shape[0] * current.strides[0] > _IN_CACHE else len(indices)
     for row in range(first, last):
-        k, end = indptr[row], indptr[row + 1]
         out = previous[row]
         if own == 0.0:
             for column in range(n_columns):
@@ -95,25 +122,65 @@ def _step(
             here = current[row]
             for column in range(n_columns):
                 out[column] = own * here[column] + kept * out[column]
-        while k + 3 < end:
-            _load_rows(block, row_bytes, indices, k + ahead, k + ahead + 4)
-            a, b, c, d = factor * values[k], factor * values[k + 1], factor * values[k + 2], factor * values[k + 3]
-            w, x, y, z = current[indices[k]], current[indices[k + 1]], current[indices[k + 2]], current[indices[k + 3]]
-            for column in range(n_columns):
-                out[column] += (a * w[column] + b * x[column]) + (c * y[column] + d * z[column])
-            k += 4
-        while k < end:
-            _load_rows(block, row_bytes, indices, k + ahead, k + ahead + 1)
-            a, w = factor * values[k], current[indices[k]]
-            for column in range(n_columns):
-                out[column] += a * w[column]
-            k += 1
+        _add_row(indices, values, indptr[row], indptr[row + 1], factor, current, out, ahead)
         for number in range(len(coefficients)):
             coefficient = coefficients[number]
             if coefficient != 0.0:
                 into = totals[number, row]
                 for column in range(n_columns):
                     into[column] += coefficient * out[column]
+
+
+@jit
+def _project(
+    indptr: Longs,
+    indices: NDArray[np.int32],
+    values: Floats,
+    first: int,
+    last: int,
+    current: Floats,
+    previous: Floats,
+    kept: Floats,
+    scale: Floats,
+    dots: Floats,
+) -> None:
+    """Previous ← scale · (S current + kept · previous), and its inner products with current, column by column."""
+    n_columns = current.shape[1]
+    ahead = _AHEAD if current.shape[0] * current.strides[0] > _IN_CACHE else len(indices)
+    dots[:] = 0.0
+    for row in range(first, last):
+        out, here = previous[row], current[row]
+        for column in range(n_columns):
+            out[column] *= kept[column]
+        _add_row(indices, values, indptr[row], indptr[row + 1], values.dtype.type(1.0), current, out, ahead)
+        for column in range(n_columns):
+            out[column] *= scale[column]
+            dots[column] += out[column] * here[column]
+
+
+@jit
+def _subtract(
+    first: int,
+    last: int,
+    current: Floats,
+    previous: Floats,
+    factors: Floats,
+    squares: Floats,
+    totals: Floats,
+    coefficients: Floats,
+) -> None:
+    """Previous −= factor · current, its squares, and every total += coefficient · previous, column by column."""
+    n_columns = current.shape[1]
+    squares[:] = 0.0
+    for row in range(first, last):
+        out, here = previous[row], current[row]
+        for column in range(n_columns):
+            out[column] -= factors[column] * here[column]
+            squares[column] += out[column] * out[column]
+        for number in range(len(coefficients)):
+            into, own = totals[number, row], coefficients[number]
+            for column in range(n_columns):
+                into[column] += own[column] * out[column]
 
 
 class SharedRows:
@@ -174,10 +241,64 @@ class SharedRows:
         def some_rows(task: int, _worker: int) -> None:
             _step(*matrix, bounds[task], bounds[task + 1], current, previous, numbers[0], into, numbers[1])
 
-        if crew is None:
-            some_rows(0, 0)
-        else:
-            crew.run(len(bounds) - 1, some_rows)
+        _shared(len(bounds) - 1, some_rows, crew)
+
+    def project(self, current: Any, previous: Any, kept: Floats, scale: Floats, crew: Crew | None = None) -> Floats:
+        """Previous ← scale · (S current + kept · previous), with a factor for each column.
+
+        Returns
+        -------
+        ndarray, shape (k,)
+            Inner products of the columns of the result and of ``current``.
+        """
+        kind = self._values.dtype
+        matrix, numbers = (self._indptr, self._indices, self._values), (kept.astype(kind), scale.astype(kind))
+        bounds = self._bounds if crew is not None else [0, len(self._indptr) - 1]
+        dots = np.empty((len(bounds) - 1, current.shape[1]))
+
+        def some_rows(task: int, _worker: int) -> None:
+            _project(*matrix, bounds[task], bounds[task + 1], current, previous, *numbers, dots[task])
+
+        _shared(len(bounds) - 1, some_rows, crew)
+        return np.asarray(dots.sum(axis=0))
+
+    def subtract(
+        self,
+        current: Any,
+        previous: Any,
+        factors: Floats,
+        totals: Any = None,
+        coefficients: Floats | None = None,
+        crew: Crew | None = None,
+    ) -> Floats:
+        """Previous −= factor · current, and every total += coefficient · previous, with a factor for each column.
+
+        Returns
+        -------
+        ndarray, shape (k,)
+            Sums of the squares of the columns of the result.
+        """
+        kind, width = self._values.dtype, current.shape[1]
+        bounds = self._bounds if crew is not None else [0, len(self._indptr) - 1]
+        squares = np.empty((len(bounds) - 1, width))
+        into = current[None, :0] if totals is None else totals
+        numbers = factors.astype(kind), (np.zeros((0, width)) if coefficients is None else coefficients).astype(kind)
+
+        def some_rows(task: int, _worker: int) -> None:
+            rows = bounds[task], bounds[task + 1]
+            _subtract(*rows, current, previous, numbers[0], squares[task], into, numbers[1])
+
+        _shared(len(bounds) - 1, some_rows, crew)
+        return np.asarray(squares.sum(axis=0))
+
+
+def _shared(n_tasks: int, work: Callable[[int, int], None], crew: Crew | None) -> None:
+    """Do tasks, by all of a crew or by the calling thread."""
+    if crew is not None:
+        crew.run(n_tasks, work)
+        return
+    for task in range(n_tasks):
+        work(task, 0)
 
 
 @jit

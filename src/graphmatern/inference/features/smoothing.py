@@ -1,6 +1,6 @@
 """Smoothed features z = Φ(Δ) X, for many nodes or features at a time and several lengthscales at once.
 
-Two ways lead there. Chebyshev products smooth with any filter on any graph. The Matérn filter is the solution of
+Two ways lead there. Lanczos' method smooths with any filter on any graph. The Matérn filter is the solution of
 (I + ½ κ²Δ) z = x, which sparse factors give far sooner where the graph does not fill in, for lengthscales of any size.
 With node masses A, z = A^(−½) Φ(Δ) A^(½) X: features that are the same everywhere stay so.
 """
@@ -8,6 +8,7 @@ With node masses A, z = A^(−½) Φ(Δ) A^(½) X: features that are the same ev
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,8 +17,8 @@ from scipy.sparse import csc_array, eye_array
 
 from graphmatern.inference.markov.cost import sparse_cost
 from graphmatern.inference.moments.degrees import MOST_DEGREE, first_below
-from graphmatern.inference.moments.operator import coefficients_from_values, laplacian_operator
-from graphmatern.sparse import analyze
+from graphmatern.inference.moments.operator import laplacian_operator
+from graphmatern.sparse import KrylovRows, analyze, apply_functions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,15 +33,17 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["ChebyshevSmoother", "FactorSmoother", "Smoother", "smoother_for"]
+__all__ = ["FactorSmoother", "KrylovSmoother", "Smoother", "smoother_for"]
 
 _TOLERANCE = 1e-10  # of Φ, which is at most 1
+_MOST_STEPS = 2 * MOST_DEGREE  # rounding makes some of them superfluous
 _ENTRIES_AT_ONCE = 2**25  # of a block of columns
 _SEEN = 0.5  # Φ at the smallest of some eigenvalues, where it is 1 at 0
 _LONGEST = 1e6  # lengthscale, where nothing else limits it
 _PER_ENTRY = 4.0  # cost of an entry of a factor, solved with twice, relative to one of the Laplacian in a product
 _TYPICAL_DEGREE = 100
-_PER_FEATURE = 2.0  # cost of an entry of the features in a product, relative to one of the Laplacian
+# Cost of an entry of the features in a product, relative to one of the Laplacian; and the same of narrow ones.
+_PER_FEATURE, _PER_NARROW = 2.0, 0.3
 _SOON = 1.0  # seconds of a factorisation
 
 
@@ -52,7 +55,7 @@ def smoother_for(problem: Problem, kernel: FeatureKernel) -> Smoother:
         products = _TYPICAL_DEGREE * (2 * problem.graph.n_edges + problem.graph.n_nodes)
         if cost is not None and cost.seconds < _SOON and _PER_ENTRY * cost.nnz_factor < products:
             return FactorSmoother(problem, kernel)
-    return ChebyshevSmoother(problem, kernel)
+    return KrylovSmoother(problem, kernel)
 
 
 class Smoother(ABC):
@@ -129,10 +132,10 @@ class Smoother(ABC):
         return found
 
 
-class ChebyshevSmoother(Smoother):
+class KrylovSmoother(Smoother):
     """Any filter on any graph, by products; all lengthscales share them."""
 
-    shorter, longer = 8.0, 1.6  # longer ones take higher degrees
+    shorter, longer = 8.0, 4.0  # longer ones take more products
 
     def __init__(self, problem: Problem, kernel: FeatureKernel) -> None:
         super().__init__(problem, kernel)
@@ -162,38 +165,38 @@ class ChebyshevSmoother(Smoother):
             low, high = (middle, high) if self._degree(float(np.exp(middle))) is not None else (low, middle)
         return float(np.exp(low))
 
-    def _coefficients(self, smoothings: Sequence[float]) -> Floats:
-        """Of Chebyshev polynomials; shape (degree + 1, n_smoothings)."""
-        degree = max(self._degree(one) or MOST_DEGREE for one in smoothings)
-        points = torch.as_tensor(self._operator.eigenvalues(degree))
+    def _functions(self, eigenvalues: Floats, smoothings: Sequence[float]) -> Floats:
+        """Φ at some lengthscales, for eigenvalues of S; shape (n_smoothings, m)."""
+        points = torch.as_tensor(0.5 * self.high * (1.0 + eigenvalues))
         with torch.no_grad():
-            values = np.stack([self._kernel.phi(points, float(one)).numpy() for one in smoothings], axis=1)
-        return np.asarray(coefficients_from_values(degree) @ values)
+            return np.stack([self._kernel.phi(points, one).numpy() for one in smoothings])
 
     def _filtered(self, columns: Floats, smoothings: Sequence[float]) -> Floats:
-        return self._operator.products.polynomials(self._coefficients(smoothings), columns)
+        every = partial(self._functions, smoothings=smoothings)
+        slowest = partial(self._functions, smoothings=[max(smoothings)])
+        return apply_functions(self._operator.products, every, slowest, columns, _TOLERANCE, _MOST_STEPS)
 
     def rows(self, nodes: Longs, smoothings: Sequence[float]) -> Floats:
         """Smoothed features of some nodes; all lengthscales share products, of which only these features are kept."""
         matrix, products = self.matrix, self._operator.products
-        coefficients = self._coefficients(smoothings)
-        by_node = len(nodes) * (products.nnz + _PER_FEATURE * matrix.n_entries)
+        per_feature = _PER_NARROW if matrix.narrow and matrix.sparse else _PER_FEATURE
+        by_node = len(nodes) * (products.nnz + per_feature * matrix.n_entries) < matrix.n_features * products.nnz
         root = np.ones((1, 1)) if self._root_mass is None else self._root_mass
         own = root[nodes] if len(root) > 1 else root
-        if by_node < matrix.n_features * products.nnz:
-
-            def units(part: slice) -> Floats:
-                return self._units(nodes[part])
-
-            def features(block: Floats) -> Floats:
-                return matrix.transposed_times(block if self._root_mass is None else root * block)
-
-            return products.collected(coefficients, len(nodes), units, features).transpose(0, 2, 1) / own
 
         def columns(part: slice) -> Floats:
-            return root * matrix.block(part.start, part.stop)
+            return self._units(nodes[part]) if by_node else root * matrix.block(part.start, part.stop)
 
-        return products.collected(coefficients, matrix.n_features, columns, lambda block: block[nodes] / own)
+        def take(block: Any) -> Floats:
+            if not by_node:
+                return products.taken(block, nodes) / own
+            numbers = products.numbers(block)
+            return matrix.transposed_times(numbers if self._root_mass is None else root * numbers)
+
+        rows = KrylovRows(products, len(nodes) if by_node else matrix.n_features, columns, take)
+        rows.settle(partial(self._functions, smoothings=[max(smoothings)]), _TOLERANCE, _MOST_STEPS)
+        found = rows.of(partial(self._functions, smoothings=smoothings))
+        return found.transpose(0, 2, 1) / own if by_node else found
 
 
 class FactorSmoother(Smoother):

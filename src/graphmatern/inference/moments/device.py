@@ -149,6 +149,31 @@ class DeviceProducts(ChebyshevProducts):
         self._count(current.shape[1])
         return previous, current
 
+    def project(self, current: Any, previous: Any, kept: Floats, scale: Floats, crew: Any) -> Floats:
+        """See `ChebyshevProducts.project`."""
+        del crew
+        previous.mul_(self._block(kept))
+        torch.addmm(previous, self._matrix, current, out=previous)
+        previous.mul_(self._block(scale))
+        return self._own_dots(previous, current)
+
+    def subtract(
+        self,
+        current: Any,
+        previous: Any,
+        factors: Floats,
+        totals: Any = None,
+        coefficients: Floats | None = None,
+        crew: Any = None,
+    ) -> Floats:
+        """See `ChebyshevProducts.subtract`."""
+        del crew
+        previous.addcmul_(current, self._block(factors), value=-1.0)
+        if totals is not None and coefficients is not None:
+            for total, own in zip(totals, coefficients, strict=True):
+                total.addcmul_(previous, self._block(own))
+        return self._own_dots(previous, previous)
+
     def seconds(self, n_columns: float, degree: float) -> float:
         """Seconds that products are expected to take."""
         seconds = super().seconds(n_columns, degree)

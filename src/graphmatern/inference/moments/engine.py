@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
+from numpy.polynomial import chebyshev
 from scipy.fft import dct
 
 from graphmatern._validation import FaultList, warn
@@ -70,6 +71,7 @@ _FEW_DEGREES = 64  # up to here all combinations are kept
 _SAMPLES = 600  # parameters from which the combinations that are kept are found
 _KEPT = 1e-13  # relative size of those that are not
 _LAST = 4  # coefficients that must have become small
+_SETTLED_ROUGHLY = 1e-6  # error of Lanczos' method while degrees are rough
 _MOMENTS, _COMBINATIONS = 200, 60  # that are kept, about
 _SEED = 7
 
@@ -218,8 +220,26 @@ class MomentsEngine(Engine):
         """Degree at which the kernel, as it is, is accurate enough; None where it would be absurd."""
         return first_below(self._tail(most), self._tolerance if tolerance is None else tolerance)
 
+    def _function(self) -> Callable[[Floats], Floats]:
+        """The kernel's function, as it is, of eigenvalues of S, shape (m,) → (1, m); relative to its largest value.
+
+        Through Chebyshev points: what kernels that are summed up are each relative to depends on all eigenvalues.
+        """
+        degree = ample_degree(self.needed_degree() or MOST_DEGREE)
+        with torch.no_grad():
+            values = self._values(degree).numpy()
+        coefficients = coefficients_from_values(degree) @ (values / np.abs(values).max())
+        return lambda eigenvalues: chebyshev.chebval(eigenvalues, coefficients)[None]
+
+    @property
+    def _settled(self) -> float:
+        """How exact Lanczos' method must be."""
+        return _SETTLED_ROUGHLY if self._roughly else self._tolerance
+
     def _is_accurate(self) -> bool:
         """Whether the degree that there is suffices for the kernel as it is."""
+        if self._observed.by_lanczos and not self._observed.serves(self._function(), self._settled):
+            return False
         if self._roughly:
             rough = rough_error(self._kernel.spectral_weights, self._operator, self._degree)
             # A search must not end where no degree is enough any more.
@@ -243,7 +263,7 @@ class MomentsEngine(Engine):
             return
         degree = self._rough(degree) if self._roughly else ample_degree(degree, self._most_degree)
         self._degree = max(self._degree, degree)
-        self._observed.make(self._operator, self._degree, self._combinations(position))
+        self._observed.make(self._operator, self._degree, self._combinations(position), self._function(), self._settled)
 
     def _rough(self, most: int, least: int = FIRST_DEGREE) -> int:
         """Degree that is enough while a search is under way."""

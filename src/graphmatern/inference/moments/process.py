@@ -13,6 +13,7 @@ from graphmatern.inference.moments.operator import coefficients_from_values
 from graphmatern.inference.moments.predictive import MomentPredictive
 from graphmatern.inference.observations import sum_by_node
 from graphmatern.inference.process import Process
+from graphmatern.sparse import KrylovRows, kept_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
     from graphmatern.inference.moments.prior import NodePrior, PriorField
     from graphmatern.inference.moments.values import KernelValues
     from graphmatern.inference.observations import Group
+    from graphmatern.sparse import ChebyshevProducts
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
 __all__ = ["MomentProcess", "NodeConditioned", "NodeProcess", "ObservedNodes"]
+
+
+_AMPLE = 0.1  # times the tolerance
 
 
 class ObservedNodes:
@@ -45,25 +50,87 @@ class ObservedNodes:
         self.places = np.split(place, ends[:-1])
         self._moments: Floats | None = None
         self._kept: dict[int, tuple[Floats, Floats]] = {}
+        self._rows: KrylovRows | None = None
         self.directions = np.zeros((1, 0))
         self._matrices = np.zeros((0, 0))
 
     def release(self) -> None:
         """Forget the blocks from which higher degrees would go on."""
         self._kept.clear()
+        if self._rows is not None:
+            self._rows.release()
 
-    def make(self, operator: LaplacianOperator, degree: int, directions: Floats) -> None:
-        """Compute moments up to a degree, and their combinations for values in the span of some directions."""
-        if self._moments is None or len(self._moments) < degree + 1:
-            self._moments = operator.products.moments(self.nodes, degree, self._moments, self._kept)
-        flat = self._moments[: degree + 1].reshape(degree + 1, -1)
+    def make(
+        self,
+        operator: LaplacianOperator,
+        degree: int,
+        directions: Floats,
+        function: Callable[[Floats], Floats],
+        tolerance: float,
+    ) -> None:
+        """Compute moments up to a degree, and their combinations for values in the span of some directions.
+
+        Parameters
+        ----------
+        operator : LaplacianOperator
+            Products with the Laplacian.
+        degree : int
+            Of polynomials.
+        directions : ndarray, shape (degree + 1, n_directions)
+            In which values at the Chebyshev points vary.
+        function : callable
+            The kernel's function of eigenvalues of S, shape (m,) → (1, m), relative to its largest value. Where the
+            degree is so high that fewer products may do, there are as many as this one needs.
+        tolerance : float
+            Of K, relative in spectral norm.
+        """
         self.directions = directions
-        n = len(self.nodes)
-        combined = ((directions.T @ coefficients_from_values(degree).T) @ flat).reshape(-1, n, n)
+        n, coefficients = len(self.nodes), coefficients_from_values(degree) @ directions
+        if operator.products.may_settle(degree):
+            combined = self._settled(operator.products, coefficients, function, tolerance)
+        else:
+            if self._moments is None or len(self._moments) < degree + 1:
+                self._moments = operator.products.moments(self.nodes, degree, self._moments, self._kept)
+            combined = (coefficients.T @ self._moments[: degree + 1].reshape(degree + 1, -1)).reshape(-1, n, n)
         for one in combined:  # what rounding spoils, strong sites would magnify
             one += one.T.copy()
             one *= 0.5
         self._matrices = operator.unscaled(combined, self.nodes).reshape(-1, n * n)
+
+    def _settled(
+        self,
+        products: ChebyshevProducts,
+        coefficients: Floats,
+        function: Callable[[Floats], Floats],
+        tolerance: float,
+    ) -> Floats:
+        """Combinations by Lanczos' method; shape (n_directions, n, n)."""
+        n, degree = len(self.nodes), len(coefficients) - 1
+
+        def units(part: slice) -> Floats:
+            found = np.zeros((products.n, part.stop - part.start))
+            found[self.nodes[part], range(found.shape[1])] = 1.0
+            return found
+
+        def functions(eigenvalues: Floats) -> Floats:
+            return np.asarray(coefficients.T @ np.cos(np.arange(degree + 1)[:, None] * np.arccos(eigenvalues)))
+
+        if self._rows is None:
+            self._moments = None
+            keep = kept_bytes(products.n, n) > 0.0
+            self._rows = KrylovRows(products, n, units, lambda block: products.taken(block, self.nodes), keep=keep)
+        # More than is needed now, as it will be needed soon.
+        self._rows.settle(function, _AMPLE * tolerance, 2 * degree)
+        return self._rows.of(functions)
+
+    @property
+    def by_lanczos(self) -> bool:
+        """Whether Lanczos' method is used."""
+        return self._rows is not None
+
+    def serves(self, function: Callable[[Floats], Floats], tolerance: float) -> bool:
+        """Whether the vectors that Lanczos' method has made are enough for a kernel's function; see `make`."""
+        return self._rows is not None and self._rows.serves(function, tolerance)
 
     def covariance(self, values: Floats) -> Floats:
         """K between the distinct nodes, for values at the Chebyshev points; shape (n, n)."""
