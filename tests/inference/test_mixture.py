@@ -68,8 +68,11 @@ def test_quantiles_exceedances_and_draws_agree(likelihood: str) -> None:
             assert (at_most >= level - 0.015).all()
     np.testing.assert_allclose(mixture.exceedance(nodes, 0.8), (draws > 0.8).mean(axis=0), atol=0.02)
     np.testing.assert_allclose(mixture.exceedance(nodes, 1.0, observation=True), (fresh > 1.0).mean(axis=0), atol=0.02)
-    spread = np.abs(np.cov(draws.T) - mixture.covariance(nodes)).max()
-    assert spread < 0.15 * mixture.covariance(nodes).max()
+    # Where nothing was counted, the tails of a rate are so long that no number of draws tells its variance.
+    seen = np.sort(SEEN)[:6]
+    draws = np.concatenate(list(mixture.samples(n, seen, np.random.default_rng(0), 0, 5000)))
+    spread = np.abs(np.cov(draws.T) - mixture.covariance(seen)).max()
+    assert spread < 0.15 * mixture.covariance(seen).max()
 
 
 def test_one_component_is_that_component() -> None:

@@ -1,4 +1,4 @@
-"""A posterior whose marginals are skewed, as those of counts and of two classes are.
+"""A posterior whose marginals are skewed, as those of counts, of two classes and near outliers are.
 
 Under sites that match moments, mean and variance are right, and what an observation adds to the third cumulant of the
 process at its own node is known: it is t_j v_j³, that of its likelihood times the cavity. To first order the process at

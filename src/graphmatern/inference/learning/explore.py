@@ -295,20 +295,17 @@ def few_of(explored: Explored, count: int) -> tuple[Longs, Floats]:
         return np.arange(len(points)), weights
     mean, covariance = moments_of(points, weights)
     white = la.solve_triangular(root_of(covariance), (points - mean).T, lower=True).T
-    # Herding (Welling 2009): each point is where the kept ones so far represent the density worst.
-    overlap = np.exp(-0.5 * _squared_distances(white, white))
+    # Herding (Welling 2009): each point is where the chosen ones so far represent the density worst. A point with much
+    # weight is chosen again and again. The kernel has no scale, so that tails are represented as well as the middle.
+    overlap = -np.log1p(_squared_distances(white, white))
     wanted, had = overlap @ weights, np.zeros(len(points))
-    free = weights > 1e-4 * weights.max()
-    chosen: list[int] = []
-    for number in range(min(count, int(free.sum()))):
-        best = int(np.argmax(np.where(free, wanted - had / (number + 1), -np.inf)))
-        chosen.append(best)
-        free[best] = False
+    times = np.zeros(len(points))
+    for number in range(count):
+        best = int(np.argmax(wanted - had / (number + 1)))
+        times[best] += 1
         had += overlap[best]
-    kept = np.array(chosen)
-    nearest = np.argmin(_squared_distances(white, white[kept]), axis=1)
-    start = np.bincount(nearest, weights, minlength=len(kept))
-    return kept, _tilted(white, weights, kept, np.maximum(start, 1e-12))
+    kept = np.flatnonzero(times)
+    return kept, _tilted(white, weights, kept, times[kept] / count)
 
 
 def _tilted(white: Floats, weights: Floats, kept: Longs, start: Floats) -> Floats:

@@ -57,7 +57,9 @@ __all__ = [
 _MOST_OBSERVATIONS, _MOST_NODES, _MOST_NODES_OF_MOMENTS = 2_000, 60_000, 6_000  # beyond, "auto" does not integrate
 _POINTS = (48, 120, 240, 400)  # for one, two, three and more parameters, where evaluations take next to no time
 _CHEAP = 100  # observations
-_KEPT, _KEPT_SOME, _KEPT_FEW = 64, 24, 8  # components of the mixture; where they differ less; where they take long
+# Components of the mixture: where dense, then with sites of their own, where not; of many classes;
+# where they differ less; where they take long.
+_KEPT_MANY, _KEPT_WITH_SITES, _KEPT, _KEPT_OF_CLASSES, _KEPT_SOME, _KEPT_FEW = 128, 96, 64, 32, 24, 8
 _SHARE_OF_PARTS = 0.5  # of the points, where a process has several parts, of which one often matters little
 _HOPELESS = 8.0  # nats by which a candidate is worse than the best, so that it has no part in the mixture
 _LEAST_WEIGHT = 1e-3  # of a component
@@ -181,6 +183,10 @@ class Effort:
         Whether the evidence is known exactly, at once.
     slow : bool
         Whether predictions of a component take long.
+    classes : bool
+        Whether that is due to many classes alone.
+    dense : bool
+        Whether everything is done by small dense matrices.
     normal : bool
         Whether the density is taken to be normal.
     areas : bool
@@ -192,6 +198,8 @@ class Effort:
     count: int
     exact: bool = True
     slow: bool = False
+    classes: bool = False
+    dense: bool = False
     normal: bool = False
     areas: bool = False
     share: float = 1.0
@@ -199,24 +207,37 @@ class Effort:
     @classmethod
     def of(cls, problem: Problem, engine: str) -> Effort:
         """What suits a problem, with an engine."""
-        slow = problem.likelihood.n_latents > 1 or engine in ("moments", "features")
-        areas = isinstance(problem.kernel, ArealKernel)
-        share = _SHARE_OF_PARTS if engine == "features" else 1.0
-        return cls(problem.observations.count, problem.exact, slow, _is_normal(problem), areas, share)
+        by_engine, classes = engine in ("moments", "features"), problem.likelihood.n_latents > 1
+        return cls(
+            problem.observations.count,
+            problem.exact,
+            slow=by_engine or classes,
+            classes=classes and not by_engine,
+            dense=engine == "spectral" and not classes,
+            normal=_is_normal(problem),
+            areas=isinstance(problem.kernel, ArealKernel),
+            share=_SHARE_OF_PARTS if engine == "features" else 1.0,
+        )
 
     def n_points(self, n_parameters: int) -> int:
         """How many points are evaluated: fewer where each takes longer, and the density is closer to normal."""
         most = _POINTS[min(n_parameters, len(_POINTS)) - 1] if n_parameters else 1
         share = float(np.clip(_CHEAP / self.count, 0.25, 1.0))
-        if self.count <= _CHEAP and not self.slow and n_parameters in (3, 4):  # noise with outliers has five
-            # Takes about a second, and finds the means of parameters to a tenth of a deviation.
+        if self.count <= _CHEAP and not self.slow and n_parameters in (3, 4):
             share = 3.0 if self.exact else 2.0
+        if self.count <= _CHEAP and self.dense and n_parameters in (3, 4, 5):  # noise with outliers has five
+            # Takes a second, or a few, and finds the means of parameters to a tenth of a deviation.
+            share = 6.0 if self.exact else 2.5
         return max(24, round(most * self.share * share * (1.0 if self.exact else 0.8)))
 
     @property
     def n_components(self) -> int:
         """How many of them the mixture has, about."""
-        return _KEPT_FEW if self.slow else _KEPT_SOME if self.count > _CHEAP else _KEPT
+        if self.slow:
+            return _KEPT_OF_CLASSES if self.classes and self.count <= _CHEAP else _KEPT_FEW
+        if self.count > _CHEAP:
+            return _KEPT_SOME
+        return _KEPT if not self.dense else _KEPT_MANY if self.exact else _KEPT_WITH_SITES
 
 
 # ---------------------------------------------------------------------- integration

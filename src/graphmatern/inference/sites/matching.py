@@ -13,7 +13,8 @@ too sure of it, q covers them all.
 With a power below 1 each site stands for that power of its likelihood, many times over (Minka 2004): cavities keep the
 rest of the site, the terms of the sum are divided by the power, and the limit 0 is the evidence lower bound. Parameters
 are learned at 0.8, where updates converge that would not at 1, and whose evidence does not tempt the search to where
-every observation is half an outlier. Predictions are made at 1, wherever that has a fixed point nearby.
+every observation is half an outlier. Where parameters are integrated over they are weighed at 1, because lower powers
+prefer too much noise; predictions are made at 1 too, wherever that has a fixed point nearby.
 
 Updates need not converge. They are damped, and extrapolated, where that brings them nearer to a fixed point; else a
 double loop takes over (Opper and Winther 2005): with the marginals held from which the cavities are taken, what stands
@@ -52,6 +53,7 @@ _SHARES, _LEAST_SHARE = (0.8, 0.3), 2.0**-20  # of the way to their targets that
 _CLEARLY = 0.8  # of the squared distance to a fixed point that may be left by an update
 _POWERS = (0.8, 0.5, 0.0)  # tried in turn
 _MOST_UPDATES = 80  # at one power
+_UPDATES_TO_WEIGH, _OUTER_TO_WEIGH = 20, 2  # where parameters are only weighed: likely ones take about four updates
 _REFINED = 1e-12  # how exact the sites of predictions are; see `match_moments`
 _PATIENCE = 3  # parameters that a search may try in vain before the power is lowered
 _INNER = 10  # steps of the inner loop at most
@@ -146,7 +148,10 @@ class MomentMatching(Approximation):
             search had better turn back. Always, where parameters are ``weighing`` against each other: evidences of
             different powers do not compare.
         """
-        limited = options | {"max_iterations": min(_MOST_UPDATES, options.get("max_iterations", _MOST_UPDATES))}
+        most = _UPDATES_TO_WEIGH if weighing else _MOST_UPDATES
+        limited = options | {"max_iterations": min(most, options.get("max_iterations", most))}
+        if weighing:
+            limited["max_outer_steps"] = _OUTER_TO_WEIGH
         while self.power > 0.0:
             # Away from a fixed point the evidence says nothing: there is no comparing before the updates end.
             found = match_moments(latent, observed, start, power=self.power, **limited)
@@ -259,6 +264,7 @@ def match_moments(
     *,
     tolerance: float = 1e-12,
     max_iterations: int = 200,
+    max_outer_steps: int | None = None,
     power: float = 1.0,
 ) -> MatchedState:
     """Find a fixed point of expectation propagation at fixed parameters.
@@ -276,6 +282,8 @@ def match_moments(
         relative to 1 + |evidence|.
     max_iterations : int
         Updates at most.
+    max_outer_steps : int, optional
+        Of these, by the double loop, which takes long; no limit by default.
     power : float
         Of the likelihood that a site stands for at a time.
 
@@ -288,9 +296,10 @@ def match_moments(
     if start is not None:
         with contextlib.suppress(NumericalError):
             state = evaluate_matched(latent, observed, start, power=power)
-            found = _iterate(latent, observed, state, tolerance, max_iterations)
+            found = _iterate(latent, observed, state, tolerance, max_iterations, max_outer_steps)
     if found is None or not found.converged:  # sites of other parameters may not suit these
-        fresh = _iterate(latent, observed, _first_state(latent, observed, power), tolerance, max_iterations)
+        first = _first_state(latent, observed, power)
+        fresh = _iterate(latent, observed, first, tolerance, max_iterations, max_outer_steps)
         if found is None or fresh.converged or _size(fresh) < _size(found):
             found = fresh
     return found
@@ -308,10 +317,15 @@ def _size(state: MatchedState) -> float:
 
 
 def _iterate(
-    latent: LatentField, observed: SiteLikelihood, state: MatchedState, tolerance: float, max_iterations: int
+    latent: LatentField,
+    observed: SiteLikelihood,
+    state: MatchedState,
+    tolerance: float,
+    max_iterations: int,
+    max_outer_steps: int | None = None,
 ) -> MatchedState:
     """Update sites until they are at rest; see `match_moments`."""
-    memory, best = Extrapolation(), state
+    memory, best, outer_steps = Extrapolation(), state, 0
     for count in range(max_iterations):
         size = _size(state)
         best = state if size < _size(best) else best
@@ -323,7 +337,9 @@ def _iterate(
             if found is None:
                 found = _nearer(latent, observed, state, state.sites.towards(state.target, share))
         if found is None:
-            found = _outer_step(latent, observed, state)
+            if outer_steps == max_outer_steps:
+                break
+            found, outer_steps = _outer_step(latent, observed, state), outer_steps + 1
         state = found
     return replace(best, n_iterations=max_iterations)
 

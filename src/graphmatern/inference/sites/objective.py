@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ __all__ = ["SiteObjective"]
 # While the parameters move: how many nats they need not gain, and how exact the sites are, relative to the ELBO. Where
 # the ELBO has several optima, which differ by nats, there is no point in more.
 _WHILE_MOVING = {True: (5e-7, 1e-10), False: (1e-4, 1e-8)}
-_TO_WEIGH = 1e-5  # how exact the sites are, relative to the ELBO, where parameters are only given a weight
+_TO_WEIGH = 0.05  # nats to be gained at which the sites may stop, where parameters are only given a weight
 _TO_COMPARE, _TO_KEEP = 1e-5, 1e-12  # how exact the sites are where two optima are compared, and at the end
 _UPDATES, _LAST_UPDATES = 60, 1000  # of the sites at most, on the way and at the end
 _FRESH_GAIN = 1e-4  # of the ELBO, by which fresh sites must be better
@@ -91,9 +91,11 @@ class SiteObjective:
         # The bound favours parameters at which the posterior is closer to normal, and its q is too narrow: where
         # parameters are integrated out, moments are matched instead, which never fails for such likelihoods.
         own = self.likelihood
-        suits = own.log_concave and own.n_latents == 1 and (own.two_sided(y) or len(y) == 1)
-        self._matches = suits and not engine.restricts
-        self._weighing = MomentMatching(power=1.0) if self._matches else self._approximation
+        suits = own.log_concave and own.n_latents == 1 and (own.two_sided(y) or len(y) == 1) and not engine.restricts
+        # Powers below 1, with which one searches, prefer too much noise.
+        matches = suits or isinstance(self._approximation, MomentMatching)
+        self._weighing = MomentMatching(power=1.0) if matches else self._approximation
+        self._weighed = False  # whether that has found a fixed point
         self._state: SiteState | MatchedState | ClassState | None = None
         self._at: Floats | None = None  # where the sites are exact
         self._begin, self._best = None if sites is None else Sites(*sites), -np.inf
@@ -149,15 +151,19 @@ class SiteObjective:
             # The bound has an optimum wherever one begins.
             roughly = self._approximation.fit(latent, self._observed, None, tolerance=_TO_COMPARE)
             self._begin = roughly.sites
-        state = self._weighing.fit(
-            latent,
-            self._observed,
-            self._begin,
-            tolerance=_TO_WEIGH,
-            max_iterations=_UPDATES,
-            weighing=True,
-            compared_with=None if self._best == -np.inf else self._best,
-        )
+        options: dict[str, Any] = {
+            "tolerance": _TO_COMPARE if self._best == -np.inf else _TO_WEIGH / (1.0 + abs(self._best)),
+            "max_iterations": _UPDATES,
+            "compared_with": None if self._best == -np.inf else self._best,
+        }
+        try:
+            state = self._weighing.fit(latent, self._observed, self._begin, weighing=True, **options)
+        except NumericalError:
+            if self._weighed or self._weighing is self._approximation:
+                raise
+            self._weighing = self._approximation  # the mode comes first: if not there, then nowhere
+            state = self._weighing.fit(latent, self._observed, self._begin, weighing=True, **options)
+        self._weighed = True
         self._state, self._at = state, None
         return -state.evidence
 
@@ -243,6 +249,6 @@ class SiteObjective:
                 predictive = latent.process.predictive(k, precision)
                 parts.append(Part(predictive, group, c, precision, first[start:end, None]))
         likelihood, observations = copy.deepcopy(self.likelihood), self._problem.observations
-        if sites is not None and self._matches:
+        if sites is not None and self._weighing is not self._approximation:
             return SkewedPosterior(parts, observations, likelihood, self._problem.effect_precision)
         return Posterior(parts, observations, likelihood, self._problem.effect_precision, levels)
