@@ -54,6 +54,7 @@ _CLEARLY = 0.8  # of the squared distance to a fixed point that may be left by a
 _POWERS = (0.8, 0.5, 0.0)  # tried in turn
 _MOST_UPDATES = 80  # at one power
 _UPDATES_TO_WEIGH, _OUTER_TO_WEIGH = 20, 2  # where parameters are only weighed: likely ones take about four updates
+_HOPELESS = 20.0  # nats below the best evidence, where parameters have no weight
 _REFINED = 1e-12  # how exact the sites of predictions are; see `match_moments`
 _PATIENCE = 3  # parameters that a search may try in vain before the power is lowered
 _INNER = 10  # steps of the inner loop at most
@@ -152,6 +153,7 @@ class MomentMatching(Approximation):
         limited = options | {"max_iterations": min(most, options.get("max_iterations", most))}
         if weighing:
             limited["max_outer_steps"] = _OUTER_TO_WEIGH
+            limited["hopeless"] = -np.inf if compared_with is None else compared_with - _HOPELESS
         while self.power > 0.0:
             # Away from a fixed point the evidence says nothing: there is no comparing before the updates end.
             found = match_moments(latent, observed, start, power=self.power, **limited)
@@ -265,6 +267,7 @@ def match_moments(
     tolerance: float = 1e-12,
     max_iterations: int = 200,
     max_outer_steps: int | None = None,
+    hopeless: float = -np.inf,
     power: float = 1.0,
 ) -> MatchedState:
     """Find a fixed point of expectation propagation at fixed parameters.
@@ -284,6 +287,8 @@ def match_moments(
         Updates at most.
     max_outer_steps : int, optional
         Of these, by the double loop, which takes long; no limit by default.
+    hopeless : float
+        An evidence below which nobody asks for it more exactly; updates then end where they are.
     power : float
         Of the likelihood that a site stands for at a time.
 
@@ -296,10 +301,11 @@ def match_moments(
     if start is not None:
         with contextlib.suppress(NumericalError):
             state = evaluate_matched(latent, observed, start, power=power)
-            found = _iterate(latent, observed, state, tolerance, max_iterations, max_outer_steps)
-    if found is None or not found.converged:  # sites of other parameters may not suit these
+            found = _iterate(latent, observed, state, tolerance, max_iterations, max_outer_steps, hopeless)
+    # Sites of other parameters may not suit these; but where few steps are allowed, they are not to be wasted.
+    if found is None or not (found.converged or max_outer_steps is not None):
         first = _first_state(latent, observed, power)
-        fresh = _iterate(latent, observed, first, tolerance, max_iterations, max_outer_steps)
+        fresh = _iterate(latent, observed, first, tolerance, max_iterations, max_outer_steps, hopeless)
         if found is None or fresh.converged or _size(fresh) < _size(found):
             found = fresh
     return found
@@ -323,6 +329,7 @@ def _iterate(
     tolerance: float,
     max_iterations: int,
     max_outer_steps: int | None = None,
+    hopeless: float = -np.inf,
 ) -> MatchedState:
     """Update sites until they are at rest; see `match_moments`."""
     memory, best, outer_steps = Extrapolation(), state, 0
@@ -330,6 +337,8 @@ def _iterate(
         size = _size(state)
         best = state if size < _size(best) else best
         if size <= tolerance * (1.0 + min(abs(state.evidence), state.distance.size)):
+            return replace(state, converged=True, n_iterations=count)
+        if state.evidence + 2.0 * size < hopeless:  # twice what is left to gain, about
             return replace(state, converged=True, n_iterations=count)
         guess = memory.extrapolate(state.target, state.distance)
         found = None if guess is None else _nearer(latent, observed, state, guess)

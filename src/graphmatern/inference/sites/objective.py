@@ -45,6 +45,7 @@ __all__ = ["SiteObjective"]
 # the ELBO has several optima, which differ by nats, there is no point in more.
 _WHILE_MOVING = {True: (5e-7, 1e-10), False: (1e-4, 1e-8)}
 _TO_WEIGH = 0.05  # nats to be gained at which the sites may stop, where parameters are only given a weight
+_NEAR = 10.0  # nats below the best evidence, from where on sites are not gone on from
 _TO_COMPARE, _TO_KEEP = 1e-5, 1e-12  # how exact the sites are where two optima are compared, and at the end
 _UPDATES, _LAST_UPDATES = 60, 1000  # of the sites at most, on the way and at the end
 _FRESH_GAIN = 1e-4  # of the ELBO, by which fresh sites must be better
@@ -96,6 +97,7 @@ class SiteObjective:
         matches = suits or isinstance(self._approximation, MomentMatching)
         self._weighing = MomentMatching(power=1.0) if matches else self._approximation
         self._weighed = False  # whether that has found a fixed point
+        self._near: list[tuple[Floats, Any]] = []  # parameters that have been weighed and are likely, and their sites
         self._state: SiteState | MatchedState | ClassState | None = None
         self._at: Floats | None = None  # where the sites are exact
         self._begin, self._best = None if sites is None else Sites(*sites), -np.inf
@@ -156,14 +158,17 @@ class SiteObjective:
             "max_iterations": _UPDATES,
             "compared_with": None if self._best == -np.inf else self._best,
         }
+        begin = min(self._near, key=lambda one: float(np.sum((one[0] - theta) ** 2)))[1] if self._near else self._begin
         try:
-            state = self._weighing.fit(latent, self._observed, self._begin, weighing=True, **options)
+            state = self._weighing.fit(latent, self._observed, begin, weighing=True, **options)
         except NumericalError:
             if self._weighed or self._weighing is self._approximation:
                 raise
             self._weighing = self._approximation  # the mode comes first: if not there, then nowhere
             state = self._weighing.fit(latent, self._observed, self._begin, weighing=True, **options)
         self._weighed = True
+        if self._best == -np.inf or state.evidence > self._best - _NEAR:
+            self._near.append((theta.copy(), state.sites))
         self._state, self._at = state, None
         return -state.evidence
 
