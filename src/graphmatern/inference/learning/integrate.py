@@ -60,6 +60,7 @@ _CHEAP = 100  # observations
 # Components of the mixture: where dense, then with sites of their own, where not; of many classes;
 # where they differ less; where they take long.
 _KEPT_MANY, _KEPT_WITH_SITES, _KEPT, _KEPT_OF_CLASSES, _KEPT_SOME, _KEPT_FEW = 128, 96, 64, 32, 24, 8
+_QUICK_CLASSES = 2_000  # nodes × classes, whose probabilities take no time
 _SHARE_OF_PARTS = 0.5  # of the points, where a process has several parts, of which one often matters little
 _HOPELESS = 8.0  # nats by which a candidate is worse than the best, so that it has no part in the mixture
 _LEAST_WEIGHT = 1e-3  # of a component
@@ -184,7 +185,7 @@ class Effort:
     slow : bool
         Whether predictions of a component take long.
     classes : bool
-        Whether that is due to many classes alone.
+        Whether that is due to classes alone, of which there are few enough.
     dense : bool
         Whether everything is done by small dense matrices.
     normal : bool
@@ -212,7 +213,9 @@ class Effort:
             problem.observations.count,
             problem.exact,
             slow=by_engine or classes,
-            classes=classes and not by_engine,
+            classes=classes
+            and not by_engine
+            and problem.graph.n_nodes * problem.likelihood.n_latents <= _QUICK_CLASSES,
             dense=engine == "spectral" and not classes,
             normal=_is_normal(problem),
             areas=isinstance(problem.kernel, ArealKernel),
