@@ -363,7 +363,7 @@ def _differences(reference: dict[str, Any], found: dict[str, Any]) -> str:
         f"{np.abs(np.array(found['means']) - means).max() / np.abs(means).max():.0e}",
     ]
     pairs = zip(found["fit"]["learned"].values(), reference["fit"]["learned"].values(), strict=True)
-    cells.append(f"{max(abs(ours / theirs - 1.0) for ours, theirs in pairs):.0e}")
+    cells.append(f"{max(abs(ours / theirs - 1.0) for ours, theirs in pairs):.1e}")
     away = (np.array(found["std"]) - reference["std"]) / np.maximum(found["std_error"], 1e-12)
     cells.append(f"{np.sqrt(np.mean(away**2)):.2g}, {np.abs(away).max():.2g}")
     fit = found["fit"]
