@@ -109,6 +109,16 @@ def test_gaussian_noise_is_exact(power: float) -> None:
     np.testing.assert_allclose(found.sites.first[0], y / 0.3, rtol=1e-5, atol=1e-5)
 
 
+def test_updates_end_early_only_where_there_is_no_hope() -> None:
+    nodes, y = np.arange(12), np.linspace(-1.0, 1.0, 12)
+    latent, observed = on_city(StudentT(0.3, 4.0), nodes, y, gm.Matern(1.5, 3.0))
+    found = match_moments(latent, observed)
+    same = match_moments(latent, observed, hopeless=found.evidence - 20.0)
+    assert same.evidence == found.evidence
+    early = match_moments(latent, observed, hopeless=found.evidence + 1000.0)
+    assert early.n_iterations == 0 < found.n_iterations
+
+
 @pytest.mark.parametrize("away", [1.0, 2.5, 8.0])
 def test_two_nodes_against_the_exact_posterior(away: float) -> None:
     """Two neighbours, of which the second may be an outlier: quadrature on a grid is the truth."""

@@ -108,15 +108,9 @@ class Smoother(ABC):
             return self._filtered(columns, smoothings)
         return np.asarray(self._filtered(self._root_mass * columns, smoothings) / self._root_mass)
 
-    def _units(self, nodes: Longs) -> Floats:
-        """Columns of the identity; shape (n_nodes, n)."""
-        found = np.zeros((self.n_nodes, len(nodes)))
-        found[nodes, np.arange(len(nodes))] = 1.0
-        return found
-
     def weights(self, nodes: Longs, smoothings: Sequence[float]) -> Floats:
         """With which weights features of all nodes are averaged at some nodes; (n_smoothings, n_nodes, n)."""
-        units = self._units(nodes)
+        units = self._operator.rows.units(nodes)
         if self._root_mass is None:
             return self._filtered(units, smoothings)
         return np.asarray(self._filtered(units / self._root_mass, smoothings) * self._root_mass)
@@ -185,7 +179,7 @@ class KrylovSmoother(Smoother):
         own = root[nodes] if len(root) > 1 else root
 
         def columns(part: slice) -> Floats:
-            return self._units(nodes[part]) if by_node else root * matrix.block(part.start, part.stop)
+            return products.rows.units(nodes[part]) if by_node else root * matrix.block(part.start, part.stop)
 
         def take(block: Any) -> Floats:
             if not by_node:

@@ -208,14 +208,13 @@ class Effort:
     @classmethod
     def of(cls, problem: Problem, engine: str) -> Effort:
         """What suits a problem, with an engine."""
-        by_engine, classes = engine in ("moments", "features"), problem.likelihood.n_latents > 1
+        by_engine, n_latents = engine in ("moments", "features"), problem.likelihood.n_latents
+        classes, quick = n_latents > 1, problem.graph.n_nodes * n_latents <= _QUICK_CLASSES
         return cls(
             problem.observations.count,
             problem.exact,
             slow=by_engine or classes,
-            classes=classes
-            and not by_engine
-            and problem.graph.n_nodes * problem.likelihood.n_latents <= _QUICK_CLASSES,
+            classes=classes and quick and not by_engine,
             dense=engine == "spectral" and not classes,
             normal=_is_normal(problem),
             areas=isinstance(problem.kernel, ArealKernel),

@@ -108,9 +108,7 @@ class ObservedNodes:
         n, degree = len(self.nodes), len(coefficients) - 1
 
         def units(part: slice) -> Floats:
-            found = np.zeros((products.n, part.stop - part.start))
-            found[self.nodes[part], range(found.shape[1])] = 1.0
-            return found
+            return products.rows.units(self.nodes[part])
 
         def functions(eigenvalues: Floats) -> Floats:
             return np.asarray(coefficients.T @ np.cos(np.arange(degree + 1)[:, None] * np.arccos(eigenvalues)))

@@ -336,9 +336,8 @@ def _iterate(
     for count in range(max_iterations):
         size = _size(state)
         best = state if size < _size(best) else best
-        if size <= tolerance * (1.0 + min(abs(state.evidence), state.distance.size)):
-            return replace(state, converged=True, n_iterations=count)
-        if state.evidence + 2.0 * size < hopeless:  # twice what is left to gain, about
+        at_rest = size <= tolerance * (1.0 + min(abs(state.evidence), state.distance.size))
+        if at_rest or state.evidence + 2.0 * size < hopeless:  # twice what is left to gain, about
             return replace(state, converged=True, n_iterations=count)
         guess = memory.extrapolate(state.target, state.distance)
         found = None if guess is None else _nearer(latent, observed, state, guess)
