@@ -154,10 +154,8 @@ class MarkovEngine(Engine):
     def at(self, position: Floats) -> MarkovProcess:
         """Return the process at some coordinates."""
         point = self.point(position)
-        lengthscale, amplitude = (
-            float(np.exp(point[0])),
-            float(np.exp(point[1])),
-        )  # as `unit_variance` has it, bit by bit
+        # One by one, as `unit_variance` does it: the same shift to the last bit is not factorised anew.
+        lengthscale, amplitude = float(np.exp(point[0])), float(np.exp(point[1]))
 
         def chain(gradient: Floats) -> Floats:
             if self._in_variance and self._free[0]:

@@ -86,7 +86,7 @@ class Workspace:
         return self._refactor("posterior", self.precision.polynomial, coefficients, added, invert=invert)
 
     def shifted(self, shift: float) -> Shifted:
-        """Log det M and tr M⁻¹ for M = shift I + Δ; where the shift is new, this may overwrite what `posterior` gave."""
+        """Log det M and tr M⁻¹ for M = shift I + Δ; a new shift may overwrite what `posterior` gave."""
         if self._shifted is None or self._shifted.shift != shift:
             precision, coefficients = self.precision, np.array([shift, 1.0])
             if precision.shifted is precision.polynomial:
