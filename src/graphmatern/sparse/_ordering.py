@@ -123,8 +123,8 @@ def _least_degrees(indptr: Longs, indices: Ints) -> Ints:
     """Return the minimum degree ordering; in a large graph, nodes of one or two neighbours come first."""
     if len(indptr) <= _MANY_NODES:
         return minimum_degree(indptr, indices, 10.0)
-    order, n_done, *left = eliminate_low_degrees(indptr, indices)
-    order[n_done:] = order[n_done:][minimum_degree(*left, 10.0)]
+    order, n_done, left_indptr, left_indices = eliminate_low_degrees(indptr, indices)
+    order[n_done:] = order[n_done:][minimum_degree(left_indptr, left_indices, 10.0)]
     return order
 
 

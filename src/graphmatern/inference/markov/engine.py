@@ -90,7 +90,8 @@ class MarkovEngine(Engine):
     @classmethod
     def rehearsal(cls, problem: Problem) -> Problem | None:
         """Part of a large graph, roughly where smoothnesses are approximate."""
-        part = part_of_graph(problem) if is_large(problem) else None
+        # With several fields at every node, evaluations outweigh the analysis.
+        part = part_of_graph(problem, beside=not is_learned(problem)) if is_large(problem) else None
         return None if part is None else replace(part, relative_error=max(problem.relative_error, ROUGHLY))
 
     @classmethod
