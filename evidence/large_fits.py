@@ -187,10 +187,11 @@ def main() -> None:
     lines = [
         "# Large fits",
         "",
-        f"Made by `python evidence/large_fits.py` on {datetime.now(UTC):%Y-%m-%d}, on two cores, other work running beside",
-        "it: processor time, and columns beside each other, say more than seconds. A tenth of the nodes is observed; the",
-        "graph is given as a CSR matrix, and all standard deviations are asked for. The fit of a part runs beside the",
-        "analysis of the whole. Numeric: one factorisation of the posterior precision and its selected inverse.",
+        f"Made by `python evidence/large_fits.py` on {datetime.now(UTC):%Y-%m-%d}, on two cores, other work running",
+        "beside it: processor time, and columns beside each other, say more than seconds. A tenth of the nodes is",
+        "observed; the graph is given as a CSR matrix, and all standard deviations are asked for. The fit of a part",
+        "runs beside the analysis of the whole. Numeric: a factorisation of the posterior precision and its selected",
+        "inverse.",
     ]
     for size in options.nodes.split(","):
         lines += fits_table(sources, int(size))
