@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from graphmatern._validation import FaultList, check_choice
 from graphmatern.errors import InputError, ResourceError
 from graphmatern.sparse import _pattern
+from graphmatern.sparse._low_degrees import eliminate_low_degrees
 from graphmatern.sparse._minimum_degree import minimum_degree
 from graphmatern.sparse._pattern import relabel
 from graphmatern.sparse._small import small_ordering
@@ -29,6 +30,9 @@ __all__ = ["Elimination", "check_ordering", "choose", "separator_size"]
 _warnings_lock = threading.Lock()  # filters belong to all threads: whoever changes them waits for the others
 
 _NAMES = ("auto", "metis", "minimum_degree", "natural")
+
+# Above as many, compiled code for nodes of low degree is worth loading.
+_MANY_NODES = 50_000
 
 # Nested dissection takes about this many seconds per entry of the pattern.
 _METIS_SECONDS = 1.2e-6
@@ -115,6 +119,15 @@ def separator_size(indptr: Longs, indices: Ints) -> int:
     return int(np.count_nonzero(maximum_bipartite_matching(edges) >= 0))
 
 
+def _least_degrees(indptr: Longs, indices: Ints) -> Ints:
+    """Return the minimum degree ordering; in a large graph, nodes of one or two neighbours come first."""
+    if len(indptr) <= _MANY_NODES:
+        return minimum_degree(indptr, indices, 10.0)
+    order, n_done, left_indptr, left_indices = eliminate_low_degrees(indptr, indices)
+    order[n_done:] = order[n_done:][minimum_degree(left_indptr, left_indices, 10.0)]
+    return order
+
+
 def _given(order: ArrayLike, n: int) -> Ints:
     """Check a permutation given by the caller."""
     array = np.asarray(order)
@@ -146,7 +159,7 @@ def choose(indptr: Longs, indices: Ints, ordering: str | Ints) -> Elimination:
         return _eliminate("metis", indptr, indices, _metis(indptr, indices))
     order = small_ordering(indptr, indices) if len(indptr) > 1 else None
     if order is None:
-        order = minimum_degree(indptr, indices, 10.0)
+        order = _least_degrees(indptr, indices)
     first = _eliminate("minimum_degree", indptr, indices, order)
     saving = first.flops * _SECONDS_PER_FLOP_SAVED
     too_large = len(indices) > _pattern.INT32_LIMIT  # for METIS

@@ -181,7 +181,7 @@ class MatrixPolynomial:
         positions = self.analysis.lower_positions
         indptr, indices = self.analysis._indptr, self.analysis._indices
         self._powers = np.empty((degree, len(positions)))
-        full = np.empty(len(indices))
+        full = np.empty(len(indices)) if degree > 1 or scaling is not None else base.data
         outer: Floats | None = None
         if scaling is not None:
             column = np.repeat(scaling, np.diff(indptr))
@@ -191,7 +191,8 @@ class MatrixPolynomial:
             if j:
                 power = sparse.csc_array(power @ base)
                 power.sort_indices()
-            _expand(indptr, indices, *(canonical(power, check=False)), power.data, full)
+            if full is not base.data:
+                _expand(indptr, indices, *(canonical(power, check=False)), power.data, full)
             if outer is not None:
                 full *= outer
             np.take(full, positions, out=self._powers[j])

@@ -91,7 +91,8 @@ def _learn_anew(problem: Problem, engine: str) -> Fit:
     """Learn with the engine that suits the problem; what takes long is announced."""
     name, reason, normalized = choose_engine(problem, engine)
     problem = replace(problem, integrate=_integrates(problem, name))
-    cost = predicted_cost(replace(problem, normalized=normalized), name)
+    # On a large graph the prediction takes an analysis, which otherwise runs beside the fit of a part.
+    cost = predicted_cost(replace(problem, normalized=normalized), name) if _progress.is_shown() else None
     if cost is not None:
         _progress.announce(f"fit through {cost.method}", cost.seconds, cost.memory)
     if problem.compares and problem.normalized is None and _is_cheap(problem, name):

@@ -76,6 +76,8 @@ class MarkovPrecision:
         Of the Laplacian, up to Δ^ν, scaled by the node masses: Q and the posterior precision.
     shifted : MatrixPolynomial
         M itself, which gives log det Q = ν log det M − N log a + Σ log m. The same object where ν = 1.
+    mean_diagonal : float
+        Of the Laplacian.
 
     Raises
     ------
@@ -113,6 +115,7 @@ class MarkovPrecision:
         self._laplacian = graph.laplacian(normalized)
         self._root_mass = None if graph.masses is None else np.sqrt(graph.masses)
         self._largest = largest_eigenvalue_bound(self._laplacian)
+        self.mean_diagonal = float(self._laplacian.diagonal().mean())
         self._n_threads, self._memory_limit = n_threads, memory_limit
         self.polynomial = self._powers(self.nu, self._root_mass)
         single = self.nu == 1 and self._root_mass is None
