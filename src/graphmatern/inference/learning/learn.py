@@ -14,6 +14,7 @@ from graphmatern._validation import warn
 from graphmatern.errors import GraphMaternError, KernelError, NumericalError, NumericalWarning, ResourceError
 from graphmatern.inference.engines import ENGINES, UNEQUAL, choose_engine, predicted_cost
 from graphmatern.inference.inducing.stochastic import train
+from graphmatern.inference.learning.default_priors import with_default_priors
 from graphmatern.inference.learning.integrate import (
     Component,
     Effort,
@@ -23,7 +24,6 @@ from graphmatern.inference.learning.integrate import (
     is_worth_it,
     recompose,
     reweigh,
-    with_default_priors,
 )
 from graphmatern.inference.learning.parameters import information_with_priors
 from graphmatern.inference.learning.problem import Fit, Known, Problem
