@@ -299,3 +299,15 @@ def test_prior_and_posterior_share_memory_without_harm() -> None:
     prior = dense_precision(graph, 1, process.lengthscale, process.amplitude, False)
     expected = np.diag(np.linalg.inv(prior + np.diag(np.isin(np.arange(graph.n_nodes), seen) * 10.0)))
     assert np.allclose(found, expected, rtol=1e-10)
+
+
+def test_large_precisions_are_analysed_by_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = gm.make_roads(80, seed=1)
+    alone = MarkovPrecision(graph, 3)
+    monkeypatch.setattr("graphmatern.inference.markov.precision._MANY_NODES", 0)
+    beside = MarkovPrecision(graph, 3)
+    for one, other in ((alone.polynomial, beside.polynomial), (alone.shifted, beside.shifted)):
+        assert np.array_equal(one.analysis.permutation, other.analysis.permutation)
+        assert one.degree == other.degree
+        coefficients = np.arange(1.0, one.degree + 2.0)
+        assert np.array_equal(one.values(coefficients), other.values(coefficients))

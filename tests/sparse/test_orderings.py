@@ -49,6 +49,7 @@ def test_nodes_of_low_degree_are_eliminated_as_gauss_would(graph: gm.Graph) -> N
 @pytest.mark.parametrize("shape", ["path", "cycle", "tree", "star of hubs"])
 def test_sparse_graphs_stay_sparse(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_ordering, "_MANY_NODES", 0)
+    monkeypatch.setattr(_ordering, "_LOW_SHARE", -1.0)
     monkeypatch.setattr(_ordering, "small_ordering", lambda *_: None)
     made = {
         "path": nx.path_graph(300),
@@ -69,6 +70,24 @@ def test_low_degrees_first_costs_no_fill(kind: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(_ordering, "small_ordering", lambda *_: None)
     plain = analyze(matrix, ordering="minimum_degree")
     monkeypatch.setattr(_ordering, "_MANY_NODES", 0)
+    monkeypatch.setattr(_ordering, "_LOW_SHARE", -1.0)
     found = analyze(matrix, ordering="minimum_degree")
     assert np.array_equal(np.sort(found.permutation), np.arange(matrix.shape[0]))
     assert found.nnz_factor <= 1.1 * plain.nnz_factor
+
+
+@pytest.mark.parametrize(("kind", "pays"), [("roads", False), ("grid", False), ("expander", True)])
+def test_dissection_is_tried_where_it_may_pay(kind: str, pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+    dissect = _ordering._metis
+
+    def recorded(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        tried.append(kind)
+        return dissect(indptr, indices)
+
+    monkeypatch.setattr(_ordering, "_metis", recorded)
+    expander = nx.to_scipy_sparse_array(nx.random_regular_graph(8, 2000, seed=0))
+    matrix = with_diagonal(sp.csr_array(expander) if kind == "expander" else KINDS[kind](1500))
+    found = analyze(matrix)
+    assert bool(tried) == pays
+    assert found.flops <= analyze(matrix, ordering="minimum_degree").flops
