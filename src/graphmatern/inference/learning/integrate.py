@@ -1,7 +1,8 @@
 """Parameters integrated, not plugged in: p(f | y) = ∫ p(f | θ, y) p(θ | y) dθ as a mixture over a few θ.
 
 Whoever integrates needs proper priors. Parameters for which the caller gave none have weak ones, of the scale of the
-data and of the graph (`graphmatern.inference.learning.default_priors`); the search for the mode uses the same density that is integrated.
+data and of the graph (`graphmatern.inference.learning.default_priors`); the search for the mode uses the same density
+that is integrated.
 """
 
 from __future__ import annotations
