@@ -118,6 +118,57 @@ def in_batches(n, size=2000):
         yield np.arange(start, min(n, start + size))
 
 
+def classes_of(data):
+    """Nodes to judge on: those given, or all that have no label; and the number of classes."""
+    labels = data["labels"]
+    test = data["test"] if "test" in data else np.setdiff1d(np.arange(len(labels)), data["train"])
+    return test, int(labels.max()) + 1
+
+
+def classified(data, seconds, probabilities, **more):
+    """What a classifier answers: seconds from the graph to ``probabilities`` at all nodes, and their scores."""
+    test, count = classes_of(data)
+    sizes = {"nodes": len(data["labels"]), "labels": len(data["train"]), "classes": count}
+    return {"seconds": seconds, **sizes, **more, **class_scores(data["labels"][test], probabilities[test])}
+
+
+def simulations(data):
+    """The simulations of one input file, each as a file of its own would be."""
+    for number in range(int(data["count"])):
+        prefix = f"{number}/"
+        yield {name.removeprefix(prefix): value for name, value in data.items() if name.startswith(prefix)}
+
+
+def coverage(job, intervals):
+    """Shares of hidden nodes inside 95 % intervals; ``intervals`` maps data to mean, std, lower and upper."""
+    found = {"shares": [], "widths": [], "nlpds": [], "fits": [], "tried": 0}
+    for data in simulations(load(job)):
+        found["tried"] += 1
+        try:
+            seconds, answer = timed(lambda data=data: intervals(data))
+            mean, std, lower, upper = (np.asarray(part, float) for part in answer)
+            if not np.isfinite(mean + std).all():
+                raise ArithmeticError("no number")
+        except Exception:  # noqa: BLE001 - a fit that fails is counted as such
+            traceback.print_exc()
+            continue
+        hidden = np.setdiff1d(np.arange(len(data["truth"])), data["train"])
+        truth = data["truth"][hidden]
+        found["shares"].append(float(np.mean((lower[hidden] <= truth) & (truth <= upper[hidden]))))
+        found["widths"].append(float(np.mean(upper[hidden] - lower[hidden])))
+        found["nlpds"].append(scores(truth, mean[hidden], std[hidden])["nlpd"])
+        found["fits"].append(seconds)
+    if not found["shares"]:
+        raise ArithmeticError("every simulation failed")
+    return found | {"seconds": sum(found["fits"])}
+
+
+def normal_intervals(mean, std):
+    """Mean, std and the central 95 % of a normal distribution."""
+    half = 1.959963984540054 * std
+    return mean, std, mean - half, mean + half
+
+
 def installed_bytes(roots):
     """Bytes on disk of packages and of all that they require."""
     from importlib.metadata import PackageNotFoundError, distribution
