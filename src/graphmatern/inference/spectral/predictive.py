@@ -5,6 +5,7 @@ f = Φ W^½ z with z ~ N(0, I), where sites change z in the span of a few direct
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,26 +35,32 @@ class SeenDirections:
         Variances of their coefficients.
     observed : ndarray of int64, shape (n,)
         Positions of the observed nodes.
-
-    Attributes
-    ----------
-    directions : ndarray, shape (n_eigenpairs, r), optional
-        Orthonormal D with z = D u + (what the data do not see); None where they see all.
-    root : ndarray, shape (n, r)
-        f = root u at the observed nodes.
     """
 
     def __init__(self, basis: Floats, weights: Floats, observed: Longs) -> None:
         self._basis, self._weights, self._observed = basis, weights, observed
         self.scale = np.sqrt(weights)
-        scaled = basis[observed] * self.scale
-        self.directions: Floats | None = None
-        self.root = scaled
-        if len(observed) < len(weights):
-            with small_matrix_threads(len(observed)):
-                directions, upper = la.qr(scaled.T, mode="economic", check_finite=False)
-            self.directions, self.root = np.asarray(directions, np.float64), np.asarray(upper.T, np.float64)
         self._latest: tuple[Longs, Floats, Floats | None] | None = None
+
+    @cached_property
+    def _split(self) -> tuple[Floats | None, Floats]:
+        """Directions and root, made when they are first asked for: a fit needs neither."""
+        scaled = self.scaled(self._observed)
+        if len(self._observed) >= len(self._weights):
+            return None, scaled
+        with small_matrix_threads(len(self._observed)):
+            directions, upper = la.qr(scaled.T, mode="economic", check_finite=False)
+        return np.asarray(directions, np.float64), np.asarray(upper.T, np.float64)
+
+    @property
+    def directions(self) -> Floats | None:
+        """Orthonormal D with z = D u + (what the data do not see), (n_eigenpairs, r); None where they see all."""
+        return self._split[0]
+
+    @property
+    def root(self) -> Floats:
+        """Of the observed nodes: f = root u there; shape (n, r)."""
+        return self._split[1]
 
     def _rows(self, nodes: Longs) -> Floats:
         """Rows of the basis; without a copy where these are all of them."""
@@ -106,8 +113,13 @@ class SpectralPredictive(Predictive):
 
     def __init__(self, seen: SeenDirections, precision: Floats) -> None:
         self._seen, self._precision = seen, precision
-        with small_matrix_threads(len(precision)):
-            self._factor = cholesky_or_raise(precision_of_features(seen.root, precision))
+        if precision.min(initial=0.0) < 0.0:
+            _ = self._factor  # which may not exist
+
+    @cached_property
+    def _factor(self) -> Floats:
+        with small_matrix_threads(len(self._precision)):
+            return cholesky_or_raise(precision_of_features(self._seen.root, self._precision))
 
     def _half(self, image: Floats) -> Floats:
         """L⁻¹ imageᵀ, whose squares are variances; shape (r, n_nodes)."""

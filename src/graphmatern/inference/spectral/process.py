@@ -17,6 +17,7 @@ from graphmatern.errors import NumericalError
 from graphmatern.inference.dense import CovarianceConditioned, cholesky_or_raise
 from graphmatern.inference.learning.parameters import pull_back
 from graphmatern.inference.process import Conditioned, DataForms, Process, Solution
+from graphmatern.inference.spectral.covariances import SpannedCovariances, weighted_products
 from graphmatern.inference.spectral.predictive import SeenDirections, SpectralPredictive
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 __all__ = ["GroupBasis", "SpectralProcess"]
+
+_ACCURACY = 1e-8  # of covariances, relative to noise that is known; evidences are then off by less than that
+_ACCURACY_UNDER_SITES = 1e-12  # relative to variances, as sites of any strength may follow
 
 
 class GroupBasis:
@@ -46,10 +50,15 @@ class GroupBasis:
     def __init__(self, features: Floats, group: Group) -> None:
         self.features, self.group = np.asfortranarray(features), group
 
+    @cached_property
+    def covariances(self) -> SpannedCovariances:
+        """Covariances of the process at the observations, for any weights."""
+        return SpannedCovariances(self.features)
+
     @property
     def few_observations(self) -> bool:
-        """Whether matrices of observations are smaller than those of eigenvectors."""
-        return bool(self.features.shape[0] < self.features.shape[1])
+        """Whether matrices of observations are smaller than those of eigenvectors; these are diagonal without any."""
+        return bool(0 < self.features.shape[0] < self.features.shape[1])
 
     @cached_property
     def _of_noise(self) -> tuple[Floats, Floats, Floats]:
@@ -131,9 +140,16 @@ class SpectralProcess(Process):
         if not self._many:
             return FunctionSpace(self, basis, precision)
         if group not in self._covariances:
-            scaled = basis.features * np.sqrt(self.weights)
-            self._covariances[group] = scaled @ scaled.T
+            lower = np.tril(self.covariance(basis, np.inf, _ACCURACY_UNDER_SITES))
+            self._covariances[group] = lower + np.tril(lower, -1).T
         return CovarianceSpace(self, basis, precision, self._covariances[group])
+
+    def covariance(self, basis: GroupBasis, noise: float, accuracy: float) -> Floats:
+        """Covariance at the observations, its lower triangle; see `SpannedCovariances.lower`."""
+        if self._weights.requires_grad:
+            # A search has too few evaluations for a space of weights to pay.
+            return weighted_products(basis.features, self.weights)
+        return basis.covariances.lower(self.weights, noise, accuracy)
 
     def predictive(self, group: int, precision: Floats) -> SpectralPredictive:
         """Return the process at any node; see `Process.predictive`."""
@@ -214,16 +230,16 @@ class FunctionSpace(_WeightSpace):
     def __init__(self, process: SpectralProcess, basis: GroupBasis, precision: Floats) -> None:
         super().__init__(basis.group, precision)
         self._process, self._basis = process, basis
-        features, n = basis.features, len(precision)
-        covariance = la.blas.dsyrk(1.0, features * np.sqrt(process.weights), lower=1)  # only this triangle is used
-        covariance.reshape(-1, order="F")[:: n + 1] += 1.0 / precision
-        try:
-            self._factor = la.cholesky(covariance, lower=True, overwrite_a=True, check_finite=False)
-        except la.LinAlgError:
+        noise = 1.0 / precision
+        covariance = process.covariance(basis, float(noise.min()), _ACCURACY)
+        covariance.reshape(-1, order="F")[:: len(noise) + 1] += noise
+        # LAPACK itself, here and below: what SciPy puts around it takes as long as small matrices.
+        self._factor, failed = la.lapack.dpotrf(covariance, lower=1, overwrite_a=1)
+        if failed:
             raise NumericalError(
                 "the covariance of the observations is not positive definite. Likely causes: (a) a noise variance near "
                 "0 with repeated or strongly correlated nodes: raise it; (b) parameters that are not finite."
-            ) from None
+            )
 
     # What follows is for derivatives, and most of their cost.
     @cached_property
@@ -261,9 +277,10 @@ class FunctionSpace(_WeightSpace):
 
     def solve_data(self) -> DataForms:
         """Solve for the group's data; see `Conditioned.solve_data`."""
-        white = la.solve_triangular(self._factor, self.group.data, lower=True, check_finite=False)
-        alpha = la.solve_triangular(self._factor, white, lower=True, trans=1, check_finite=False)
-        return self._forms(white.T @ white, self._basis.features.T @ alpha)
+        white, _ = la.lapack.dtrtrs(self._factor, self.group.data, lower=1)
+        alpha, _ = la.lapack.dtrtrs(self._factor, white, lower=1, trans=1)
+        misfit = alpha.T @ (alpha / self.precision[:, None])
+        return DataForms(white.T @ white, misfit, Solution(alpha, np.empty(0)))  # no means: the gradient needs none
 
     def _overlaps(self) -> Floats:
         return np.asarray(la.blas.dsyrk(1.0, self._whitened * np.sqrt(self._process.weights), trans=1, lower=1))

@@ -1,0 +1,88 @@
+"""Covariances Φ diag(w) Φᵀ at the observations for many weights w, mostly without the features.
+
+The weights are a function of the eigenvalues with a few parameters, so the vectors w of a whole posterior lie, to many
+digits, in a space of some dozens of dimensions. With an orthonormal basis q of that space and the matrices Φ diag(q) Φᵀ
+a covariance is a short sum of matrices of n rows, whatever the number of eigenvectors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg as la
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["SpannedCovariances", "weighted_products"]
+
+_WORTHWHILE = 8  # eigenvectors for each matrix that may be kept
+_MOST, _MOST_BYTES = 128, 2**28  # matrices, and what they take together
+_ROUNDING = 4.0 * np.finfo(float).eps
+
+
+def weighted_products(features: Floats, weights: Floats) -> Floats:
+    """Φ diag(w) Φᵀ for weights of which none is negative: its lower triangle; shape (n, n), in Fortran's order."""
+    return np.asarray(la.blas.dsyrk(1.0, features * np.sqrt(weights), lower=1))
+
+
+class SpannedCovariances:
+    """Covariances of features with weights, made from a space of weights that grows as it is asked for more.
+
+    Parameters
+    ----------
+    features : ndarray, shape (n, n_features)
+        Φ, in Fortran's order.
+    """
+
+    def __init__(self, features: Floats) -> None:
+        self._features = features
+        n, n_features = features.shape
+        squares = features**2
+        self._variances = squares.sum(axis=0) / max(n, 1)
+        self._largest_row = float(squares.sum(axis=1).max(initial=0.0))
+        packed = n * (n + 1) // 2
+        self._most = min(_MOST, n_features // _WORTHWHILE, _MOST_BYTES // (8 * max(packed, 1)))
+        self._span, self._matrices = np.empty((self._most, n_features)), np.empty((self._most, packed))
+        self._count = 0
+
+    def lower(self, weights: Floats, noise: float, accuracy: float) -> Floats:
+        """Φ diag(w) Φᵀ: its lower triangle, what is above it undefined; shape (n, n), in Fortran's order.
+
+        Parameters
+        ----------
+        weights : ndarray, shape (n_features,)
+            w, none negative.
+        noise : float
+            Least noise variance that will be added.
+        accuracy : float
+            Largest error of an entry, relative to the noise or, where that is less, to the average variance.
+        """
+        scale = min(noise, float(self._variances @ weights))
+        span = self._span[: self._count]
+        parts = span @ weights
+        rest = weights - parts @ span
+        missing = self._largest_row * float(np.abs(rest).max(initial=0.0))
+        if missing > max(accuracy * scale, _ROUNDING * self._largest_row * float(weights.max(initial=0.0))):
+            if self._count >= self._most:
+                return weighted_products(self._features, weights)
+            again = span @ rest  # what rounding left of the span in the rest
+            parts = np.append(parts + again, self._keep(rest - again @ span))
+        found, _ = la.lapack.dtfttr(len(self._features), parts @ self._matrices[: self._count], uplo="L")
+        return np.asarray(found)
+
+    def _keep(self, rest: Floats) -> float:
+        """Keep the matrix of a direction that was missing; return the length of what pointed there."""
+        count = self._count
+        length = float(np.linalg.norm(rest))
+        direction = self._span[count] = rest / length
+        # Two symmetric products take half the time of a general one, as much as a covariance itself.
+        up, down = direction > 0, direction < 0
+        matrix = weighted_products(self._features[:, up], direction[up])
+        matrix -= weighted_products(self._features[:, down], -direction[down])
+        self._matrices[count], _ = la.lapack.dtrttf(matrix, uplo="L")
+        self._count += 1
+        return length
