@@ -43,7 +43,7 @@ class Comparison:
     def outcome(self) -> str:
         """How many splits it finished."""
         failed = self.tried - self.finished
-        return f"{failed} of {self.tried} splits failed" if failed else f"all {self.tried}"
+        return f"{failed} of {self.tried} splits failed" if failed else f"{self.tried} of {self.tried}"
 
 
 def splits_of(store: Store) -> dict[str, dict[int, Run | None]]:
