@@ -29,10 +29,16 @@ def run(jobs):
         answer = {"error": "out of memory"}
     except Exception as error:  # noqa: BLE001 - whatever it is, it belongs in the report
         traceback.print_exc()
-        answer = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"[:300]}
+        answer = {"error": f"{type(error).__name__}: {short(str(error))}"[:300]}
     answer["peak_bytes"] = peak_bytes()
     print(MARK + json.dumps(answer), flush=True)
     os._exit(0)  # the interpreters of some libraries take seconds to shut down
+
+
+def short(message):
+    """The first line of a message; where that only announces what follows, the last one as well."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()] or [""]
+    return f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
 
 
 def peak_bytes():
