@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["LONG", "announce", "bar", "duration", "hidden", "say", "showing"]
+__all__ = ["LONG", "announce", "bar", "duration", "hidden", "is_shown", "say", "showing"]
 
 LONG = 10.0  # seconds of a step that is announced
 
@@ -32,6 +32,12 @@ def hidden() -> bool | None:
     """Whether bars are hidden; None where that depends on the error stream, as tqdm's ``disable`` has it."""
     wanted = _wanted.get()
     return None if wanted is None else not wanted
+
+
+def is_shown() -> bool:
+    """Whether anyone sees what is said: predictions that nobody reads need not be made."""
+    hide = hidden()
+    return sys.stderr.isatty() if hide is None else not hide
 
 
 def announce(step: str, seconds: float, memory: float) -> None:
@@ -58,8 +64,7 @@ def say(text: str, *, anywhere: bool = False) -> None:
     anywhere : bool
         Whether to write it into files and pipes as well, unless that is forbidden.
     """
-    hide = hidden()
-    if not (not (anywhere or sys.stderr.isatty()) if hide is None else hide):
+    if is_shown() or (anywhere and hidden() is None):
         from tqdm import tqdm
 
         # Through tqdm, which moves bars that are there out of the way.

@@ -17,6 +17,7 @@ from hypothesis import given
 
 import graphmatern as gm
 from graphmatern.errors import EdgeWarning, GraphError, GraphMaternWarning, UnknownNodeError
+from graphmatern.sparse import _pattern
 from strategies import graphs
 
 if TYPE_CHECKING:
@@ -468,3 +469,27 @@ def test_a_weight_matrix_that_needs_no_correction_is_taken_as_it_is() -> None:
         spoiled.data[0] = wrong
         with pytest.raises(gm.errors.GraphError):
             gm.Graph.from_adjacency(spoiled)
+
+
+@given(graph=graphs())
+def test_large_matrices_are_checked_and_completed_in_one_pass(graph: gm.Graph) -> None:
+    """What compiled code does for many entries is what scipy does for few."""
+    weights = graph.weights
+    lists = weights.indptr, weights.indices
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_pattern, "_MANY", -1)
+        laplacian = graph.laplacian()
+        assert _pattern.is_symmetric(*lists, weights.data)
+        for k in range(min(weights.nnz, 3)):
+            other = weights.data.copy()
+            other[k] *= 2.0
+            assert not _pattern.is_symmetric(*lists, other)
+            one_way = weights.copy()
+            one_way.data[k] = 0.0
+            one_way.eliminate_zeros()
+            assert not _pattern.is_symmetric(one_way.indptr, one_way.indices, one_way.data)
+    plain = graph.laplacian()
+    for part in ("indptr", "indices", "data"):
+        assert np.array_equal(getattr(laplacian, part), getattr(plain, part))
+        assert getattr(laplacian, part).dtype == getattr(plain, part).dtype
+    assert laplacian.has_sorted_indices

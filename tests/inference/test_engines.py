@@ -121,6 +121,11 @@ def test_a_long_fit_is_announced(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     pretend(monkeypatch, spectral=90.0)
     model = gm.GraphGPRegressor(CITY, verbose=True).fit(CITY.nodes[::2], VALUES[::2])
     assert "fit through something: about 90 s, 0.00098 GiB" in capsys.readouterr().err
+
+    def never(*_: Any) -> None:
+        raise AssertionError("a prediction was made that nobody sees")
+
+    monkeypatch.setattr("graphmatern.inference.learning.learn.predicted_cost", never)
     model.set_params(verbose=False).fit(CITY.nodes[::2], VALUES[::2])
     assert capsys.readouterr().err == ""
 

@@ -10,10 +10,10 @@ import pytest
 import graphmatern as gm
 from graphmatern.errors import KernelError, NumericalError, NumericalWarning
 from graphmatern.inference import MarkovPrecision, Observations, Optimum, PriorsAndBounds, Problem, Search
-from graphmatern.inference.learning.learn import search_minimum
 from graphmatern.inference.learning.optimize import curvature, find_minimum
 from graphmatern.inference.learning.parameters import Coordinate
 from graphmatern.inference.learning.rehearsal import is_large, neighbourhood, part_of_graph, rehearse
+from graphmatern.inference.learning.search import search_minimum
 from graphmatern.inference.markov.engine import MarkovEngine
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.likelihoods import Gaussian, Poisson

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 import graphmatern as gm
 from graphmatern.errors import InputError, KernelError, NumericalWarning, ResourceError, TableError
-from graphmatern.inference import MarkovPrecision, sparse_logdet, sparse_solve
+from graphmatern.inference import MarkovPrecision, Observations, Problem, sparse_logdet, sparse_solve
+from graphmatern.inference.markov.engine import MarkovEngine
+from graphmatern.likelihoods import Gaussian
 from graphmatern.sparse import MatrixPolynomial, analyze
 from reference import dense_kernel, dense_laplacian, matern_psi
 from strategies import graphs
@@ -280,3 +282,32 @@ def test_solves_in_the_order_of_the_factor(columns: int) -> None:
     for wrong in (x[:-1], x[:, 0], np.asfortranarray(np.ones((analysis.n, 2))), x.astype(np.float32)):
         with pytest.raises(InputError):
             factor.solve_ordered(wrong)  # type: ignore[arg-type]
+
+
+def test_prior_and_posterior_share_memory_without_harm() -> None:
+    """What was asked of the prior at other parameters does not show in what is said of the posterior."""
+    graph = gm.make_roads(150, seed=2)
+    seen = np.arange(0, graph.n_nodes, 3)
+    observations = Observations(seen, np.sin(seen)[:, None], np.zeros((graph.n_nodes, 0)))
+    problem = Problem(graph, gm.Matern(1, 3.0), Gaussian(), observations, False)
+    engine = MarkovEngine(problem, observations.groups, 1)
+    precision = np.full(len(seen), 10.0)
+    process = engine.at(engine.start)
+    process.condition(0, precision)
+    engine.average_variance(engine.start + 0.3)
+    found = process.predictive(0, precision).variances(np.arange(graph.n_nodes))
+    prior = dense_precision(graph, 1, process.lengthscale, process.amplitude, False)
+    expected = np.diag(np.linalg.inv(prior + np.diag(np.isin(np.arange(graph.n_nodes), seen) * 10.0)))
+    assert np.allclose(found, expected, rtol=1e-10)
+
+
+def test_large_precisions_are_analysed_by_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = gm.make_roads(80, seed=1)
+    alone = MarkovPrecision(graph, 3)
+    monkeypatch.setattr("graphmatern.inference.markov.precision._MANY_NODES", 0)
+    beside = MarkovPrecision(graph, 3)
+    for one, other in ((alone.polynomial, beside.polynomial), (alone.shifted, beside.shifted)):
+        assert np.array_equal(one.analysis.permutation, other.analysis.permutation)
+        assert one.degree == other.degree
+        coefficients = np.arange(1.0, one.degree + 2.0)
+        assert np.array_equal(one.values(coefficients), other.values(coefficients))

@@ -16,6 +16,7 @@ from graphmatern.graph._edge_rows import PARALLEL_RULES, EdgeRows, canonical, me
 from graphmatern.graph._geometry import parse_line
 from graphmatern.graph._names import NodeNames, end_names, index_of_names, join_indexes, warn_of_lookalikes
 from graphmatern.graph._parts import GraphParts, checked
+from graphmatern.sparse._pattern import is_symmetric
 from graphmatern.tables import edge_columns, table_column
 
 if TYPE_CHECKING:
@@ -293,9 +294,7 @@ def _proper(adjacency: Any) -> sp.csr_array | None:
     matrix = canonical(sp.csr_array(adjacency, copy=True))
     if not (matrix.data > 0).all() or not np.isfinite(matrix.data).all() or matrix.diagonal().any():
         return None
-    mirror = matrix.tocsc()
-    pairs = ((getattr(matrix, part), getattr(mirror, part)) for part in ("indptr", "indices", "data"))
-    return matrix if all(np.array_equal(a, b) for a, b in pairs) else None
+    return matrix if is_symmetric(matrix.indptr, matrix.indices, matrix.data) else None
 
 
 def _matrix(adjacency: Any, faults: FaultList) -> sp.csr_array:

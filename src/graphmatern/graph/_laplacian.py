@@ -60,11 +60,13 @@ def laplacian_matrix(
         # r_i * r_j first: its rounding does not depend on the order of i and j.
         entries = entries / (scaling[row] * scaling[weights.indices])
         diagonal = (degree > 0).astype(np.float64) if normalized else degree / (scaling * scaling)
+    narrow = len(entries) + len(diagonal) < 2**31
     indptr, indices, data = with_diagonal(
-        weights.indptr.astype(np.int64), weights.indices.astype(np.int32), entries, diagonal
+        weights.indptr.astype(np.int32 if narrow else np.int64, copy=False),
+        weights.indices.astype(np.int32, copy=False),
+        entries,
+        diagonal,
     )
-    if len(indices) < 2**31:
-        indptr = indptr.astype(np.int32)
     return sp.csr_array((data, indices, indptr), shape=weights.shape)
 
 

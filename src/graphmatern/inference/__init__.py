@@ -2,7 +2,8 @@
 
 from graphmatern.inference.engines import ENGINES, EngineCost, choose_engine, predict_costs, register_engine
 from graphmatern.inference.features.matrix import FeatureMatrix
-from graphmatern.inference.learning.integrate import Component, Integrated, with_default_priors
+from graphmatern.inference.learning.default_priors import with_default_priors
+from graphmatern.inference.learning.integrate import Component, Integrated
 from graphmatern.inference.learning.learn import learn, update_weights
 from graphmatern.inference.learning.mixing import mixing_prior
 from graphmatern.inference.learning.optimize import Optimum

@@ -131,7 +131,7 @@ class SkewedPosterior(Posterior):
         if points is None:
             return super().cdf(nodes, y, replicate=replicate, offset=offset)
         weights, values = points
-        return np.asarray(weights @ self._numeric.given(values).cdf(y))
+        return np.asarray(weights @ self._numeric.cdf_given(y, values))
 
     def exceedance(
         self, nodes: Longs, threshold: Floats | float, *, observation: bool = False, replicate: int = 0,

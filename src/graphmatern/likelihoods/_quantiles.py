@@ -47,26 +47,35 @@ def find_quantile(
             enough = cdf(middle) >= level
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
         return np.asarray(high)
-    # False position (Illinois) on the probit scale, on which normal distribution functions are straight lines.
+    # On the probit scale, on which normal distribution functions are straight lines.
     target = float(ndtri(level))
     slack = 1e-9 * deviation + 1e-300
     low, high = low - slack, high + slack
+    guess = mean + target * deviation
 
     def away(x: Floats) -> tuple[Floats, Floats]:
         share = cdf(x)
         return share - level, np.clip(ndtri(share), -8.0, 8.0) - target
 
-    at_low, at_high = away(low)[1], away(high)[1]
-    x = 0.5 * (low + high)
-    for step in range(_STEPS):
-        with np.errstate(invalid="ignore", divide="ignore"):
-            inner = low - at_low * (high - low) / (at_high - at_low)
-        usable = np.isfinite(inner) & (inner > low) & (inner < high) & (step % 8 != 7)
-        x = np.where(usable, inner, 0.5 * (low + high))
+    # Inverse quadratic interpolation where it is safe, bisection elsewhere (Chandrupatla 1997): the root lies between
+    # a, the newest point, and b; c is the one before.
+    a, b, share = low, high, np.clip((guess - low) / (high - low), 0.01, 0.99)
+    at_a, at_b = away(a)[1], away(b)[1]
+    x, found = guess, np.zeros(guess.shape, dtype=bool)
+    for _ in range(_STEPS):
+        x = np.where(found, x, a + share * (b - a))
         error, at_x = away(x)
-        if (np.abs(error) <= _EXACT).all() or (high - low <= 1e-13 * np.maximum(1.0, np.abs(x))).all():
+        found |= (np.abs(error) <= _EXACT) | (np.abs(b - a) <= 1e-13 * np.maximum(1.0, np.abs(x)))
+        if found.all():
             break
-        right = error >= 0
-        at_low, at_high = np.where(right, 0.5 * at_low, at_x), np.where(right, at_x, 0.5 * at_high)
-        low, high = np.where(right, low, x), np.where(right, x, high)
+        beyond = np.sign(at_x) == np.sign(at_a)
+        c, at_c = np.where(beyond, a, b), np.where(beyond, at_a, at_b)
+        b, at_b = np.where(beyond, b, a), np.where(beyond, at_b, at_a)
+        a, at_a = x, at_x
+        with np.errstate(invalid="ignore", divide="ignore"):
+            place, height = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
+            safe = (height**2 < place) & ((1.0 - height) ** 2 < 1.0 - place)
+            inner = at_a / (at_b - at_a) * at_c / (at_b - at_c)
+            inner += (c - a) / (b - a) * at_a / (at_c - at_a) * at_b / (at_c - at_b)
+        share = np.clip(np.where(safe & np.isfinite(inner), inner, 0.5), 1e-14, 1.0 - 1e-14)
     return np.asarray(x)

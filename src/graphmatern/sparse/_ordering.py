@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from graphmatern._validation import FaultList, check_choice
 from graphmatern.errors import InputError, ResourceError
 from graphmatern.sparse import _pattern
+from graphmatern.sparse._low_degrees import eliminate_low_degrees
 from graphmatern.sparse._minimum_degree import minimum_degree
 from graphmatern.sparse._pattern import relabel
 from graphmatern.sparse._small import small_ordering
@@ -30,10 +31,16 @@ _warnings_lock = threading.Lock()  # filters belong to all threads: whoever chan
 
 _NAMES = ("auto", "metis", "minimum_degree", "natural")
 
+# Above as many, compiled code for nodes of low degree is worth loading.
+_MANY_NODES = 50_000
+_LOW_DEGREE, _LOW_SHARE = 3, 0.1  # diagonal included
+
 # Nested dissection takes about this many seconds per entry of the pattern.
-_METIS_SECONDS = 1.2e-6
-# What it may save: half the operations, at 20 Gflop/s, in some thirty factorisations and selected inverses.
-_SECONDS_PER_FLOP_SAVED = 0.5 / 20e9 * 30 * 2.5
+_METIS_SECONDS = 1e-6
+# What it may save: up to a third of the operations on grids, at 40 Gflop/s, in a large fit's eight factorisations,
+# each with a selected inverse that takes half as long again. Where it saves most, on graphs without small separators,
+# operations are so many that a small share decides.
+_SECONDS_PER_FLOP_SAVED = 0.3 / 40e9 * 8 * 2.5
 
 
 class Elimination(NamedTuple):
@@ -115,6 +122,17 @@ def separator_size(indptr: Longs, indices: Ints) -> int:
     return int(np.count_nonzero(maximum_bipartite_matching(edges) >= 0))
 
 
+def _least_degrees(indptr: Longs, indices: Ints) -> Ints:
+    """Return the minimum degree ordering; nodes of one or two neighbours come first where there are many of them."""
+    n = len(indptr) - 1
+    # From the corners of a grid, which are few, minimum degree does better than from anywhere else.
+    if n > _MANY_NODES and np.count_nonzero(np.diff(indptr) <= _LOW_DEGREE) > _LOW_SHARE * n:
+        order, n_done, left_indptr, left_indices = eliminate_low_degrees(indptr, indices)
+        order[n_done:] = order[n_done:][minimum_degree(left_indptr, left_indices, 10.0)]
+        return order
+    return minimum_degree(indptr, indices, 10.0)
+
+
 def _given(order: ArrayLike, n: int) -> Ints:
     """Check a permutation given by the caller."""
     array = np.asarray(order)
@@ -146,7 +164,7 @@ def choose(indptr: Longs, indices: Ints, ordering: str | Ints) -> Elimination:
         return _eliminate("metis", indptr, indices, _metis(indptr, indices))
     order = small_ordering(indptr, indices) if len(indptr) > 1 else None
     if order is None:
-        order = minimum_degree(indptr, indices, 10.0)
+        order = _least_degrees(indptr, indices)
     first = _eliminate("minimum_degree", indptr, indices, order)
     saving = first.flops * _SECONDS_PER_FLOP_SAVED
     too_large = len(indices) > _pattern.INT32_LIMIT  # for METIS

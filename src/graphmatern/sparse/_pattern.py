@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.sparse import sparray, spmatrix
 
+    Integers = NDArray[np.integer]
     Ints = NDArray[np.int32]
     Longs = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -23,6 +24,7 @@ __all__ = [
     "breadth_first",
     "canonical",
     "connected",
+    "is_symmetric",
     "power_nnz",
     "relabel",
     "transpose_positions",
@@ -191,9 +193,40 @@ def _connected(indptr: Longs, indices: Ints) -> Longs:
     return first
 
 
-def with_diagonal(indptr: Longs, indices: Ints, values: Floats, diagonal: Floats) -> tuple[Longs, Ints, Floats]:
+def is_symmetric(indptr: Integers, indices: Ints, values: Floats) -> bool:
+    """Whether a square matrix with sorted indices equals its transpose, bit by bit."""
+    if len(indices) > _MANY:
+        return bool(_is_symmetric(indptr, indices, values))
+    from scipy.sparse import csr_array
+
+    n = len(indptr) - 1
+    mirror = csr_array((values, indices, indptr), shape=(n, n)).tocsc()
+    pairs = ((indptr, mirror.indptr), (indices, mirror.indices), (values, mirror.data))
+    return all(np.array_equal(one, other) for one, other in pairs)
+
+
+@jit
+def _is_symmetric(indptr: Integers, indices: Ints, values: Floats) -> bool:
+    """Find what `is_symmetric` returns, without a transpose in memory."""
+    # Row by row, the transposes of the entries met so far fill each row from its left.
+    filled = indptr[:-1].copy()
+    for i in range(len(filled)):
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            q = filled[j]
+            if q >= indptr[j + 1] or indices[q] != i or values[q] != values[p]:
+                return False
+            filled[j] = q + 1
+    return True
+
+
+def with_diagonal(indptr: Integers, indices: Ints, values: Floats, diagonal: Floats) -> tuple[Integers, Ints, Floats]:
     """Return a matrix with sorted indices and no diagonal with one put in."""
     n = len(indptr) - 1
+    if len(indices) > _MANY:
+        found = np.empty(n + 1, indptr.dtype), np.empty(len(indices) + n, np.int32), np.empty(len(indices) + n)
+        _with_diagonal(indptr, indices, values, diagonal, *found)
+        return found
     own = np.arange(n)
     rows = np.repeat(own, np.diff(indptr))
     right = indices > rows
@@ -203,7 +236,38 @@ def with_diagonal(indptr: Longs, indices: Ints, values: Floats, diagonal: Floats
     new_indices[places], new_values[places] = indices, values
     places = indptr[:-1] + own + np.bincount(rows[~right], minlength=n)
     new_indices[places], new_values[places] = own, diagonal
-    return (indptr + np.arange(n + 1)).astype(np.int64), new_indices, new_values
+    return (indptr + np.arange(n + 1)).astype(indptr.dtype), new_indices, new_values
+
+
+@jit
+def _with_diagonal(
+    indptr: Integers,
+    indices: Ints,
+    values: Floats,
+    diagonal: Floats,
+    new_indptr: Integers,
+    new_indices: Ints,
+    new_values: Floats,
+) -> None:
+    """Write what `with_diagonal` returns, in one pass."""
+    write = 0
+    for i in range(len(diagonal)):
+        new_indptr[i] = write
+        p = indptr[i]
+        while p < indptr[i + 1] and indices[p] < i:
+            new_indices[write] = indices[p]
+            new_values[write] = values[p]
+            write += 1
+            p += 1
+        new_indices[write] = i
+        new_values[write] = diagonal[i]
+        write += 1
+        while p < indptr[i + 1]:
+            new_indices[write] = indices[p]
+            new_values[write] = values[p]
+            write += 1
+            p += 1
+    new_indptr[-1] = write
 
 
 @jit

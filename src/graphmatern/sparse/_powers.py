@@ -48,6 +48,33 @@ def _expand(indptr: Longs, indices: Ints, small_indptr: Longs, small_indices: In
 
 
 @jit
+def _multiply(
+    indptr: Longs,
+    indices: Ints,
+    small_indptr: Longs,
+    small_indices: Ints,
+    small: Floats,
+    last_indptr: Longs,
+    last_indices: Ints,
+    last: Floats,
+    out: Floats,
+) -> None:
+    """Write the product of two symmetric matrices that commute, ``small`` and ``last``, to a pattern that holds it."""
+    sums = np.zeros(len(indptr) - 1)
+    for j in range(len(indptr) - 1):
+        for q in range(small_indptr[j], small_indptr[j + 1]):
+            k = small_indices[q]
+            for p in range(last_indptr[k], last_indptr[k + 1]):
+                sums[last_indices[p]] += small[q] * last[p]
+        for p in range(indptr[j], indptr[j + 1]):
+            out[p] = sums[indices[p]]
+        for q in range(small_indptr[j], small_indptr[j + 1]):
+            k = small_indices[q]
+            for p in range(last_indptr[k], last_indptr[k + 1]):
+                sums[last_indices[p]] = 0.0  # zeros of ``last`` may lie outside the pattern
+
+
+@jit
 def _combine(
     powers: Floats, coefficients: Floats, diagonal: Longs, identity: Floats, extra: Floats, out: Floats
 ) -> None:
@@ -181,20 +208,22 @@ class MatrixPolynomial:
         positions = self.analysis.lower_positions
         indptr, indices = self.analysis._indptr, self.analysis._indices
         self._powers = np.empty((degree, len(positions)))
-        full = np.empty(len(indices))
         outer: Floats | None = None
         if scaling is not None:
             column = np.repeat(scaling, np.diff(indptr))
             outer = column * scaling[indices]
-        power = base
+        full = base.data
+        if degree > 1:
+            own_indptr, own_indices = canonical(base, check=False)
+            full = np.empty(len(indices))
+            _expand(indptr, indices, own_indptr, own_indices, base.data, full)
         for j in range(degree):
             if j:
-                power = sparse.csc_array(power @ base)
-                power.sort_indices()
-            _expand(indptr, indices, *(canonical(power, check=False)), power.data, full)
-            if outer is not None:
-                full *= outer
-            np.take(full, positions, out=self._powers[j])
+                product = np.empty(len(indices))
+                last = (own_indptr, own_indices, base.data) if j == 1 else (indptr, indices, full)
+                _multiply(indptr, indices, own_indptr, own_indices, base.data, *last, product)
+                full = product
+            np.take(full if outer is None else full * outer, positions, out=self._powers[j])
         permutation = self.analysis.permutation
         self._identity = np.ones(len(permutation)) if scaling is None else scaling[permutation] ** 2
         self._nothing = np.zeros(len(permutation))

@@ -26,11 +26,13 @@ _PRODUCTS = 5_000_000  # entries that are multiplied to form a power
 
 def small_power(indptr: Integers, indices: Integers, power: int) -> csr_array[Any] | None:
     """Pattern of a power of a symmetric matrix that holds its diagonal; None where that is slow, or the power is 0."""
-    n, steps = len(indptr) - 1, np.diff(indptr).astype(np.int64)
-    base = csr_array((np.ones(len(indices), bool), indices, indptr), shape=(n, n))
-    found = base if n <= _NODES and power > 0 else None
+    n = len(indptr) - 1
+    if n > _NODES or power == 0:
+        return None
+    steps = np.diff(indptr).astype(np.int64)
+    found = base = csr_array((np.ones(len(indices), bool), indices, indptr), shape=(n, n))
     for _ in range(power - 1):
-        if found is None or steps[found.indices].sum() > _PRODUCTS:
+        if steps[found.indices].sum() > _PRODUCTS:
             return None
         found = csr_array(found @ base)
     return found

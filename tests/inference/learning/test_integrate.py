@@ -10,7 +10,8 @@ import pytest
 
 import graphmatern as gm
 from graphmatern.inference import Observations, PriorsAndBounds, Problem
-from graphmatern.inference.learning.integrate import default_priors, is_worth_it
+from graphmatern.inference.learning.default_priors import default_priors
+from graphmatern.inference.learning.integrate import is_worth_it
 from graphmatern.likelihoods import Gaussian, Poisson, StudentT
 from reference import dense_kernel, matern_psi
 

@@ -24,12 +24,10 @@ from graphmatern.inference.learning.integrate import (
     recompose,
     reweigh,
 )
-from graphmatern.inference.learning.learn import search_minimum
 from graphmatern.inference.learning.optimize import curvature
-from graphmatern.inference.learning.parameters import (
-    with_priors,
-)
+from graphmatern.inference.learning.parameters import with_priors
 from graphmatern.inference.learning.problem import Fit
+from graphmatern.inference.learning.search import ranked, search_minimum
 from graphmatern.inference.spectral.engine import typical_starts
 from graphmatern.likelihoods import Gaussian
 
@@ -209,14 +207,7 @@ def _most_likely(
     low, high = np.array([(one.low, one.high) for one in model.every]).T
     penalised = with_priors(lambda theta: (objective.value(theta), np.zeros_like(theta)), model.every)
     starts: list[Floats] = [np.clip(np.concatenate([*pair, model.start[-1:]]), low, high) for pair in pairs]
-    values = []
-    for start in starts:
-        try:
-            values.append(penalised(start)[0])
-        except NumericalError:
-            values.append(np.inf)
-    place = int(np.argmin(values))
-    return starts[place], values[place]
+    return ranked(starts, lambda one: penalised(one)[0])[0]
 
 
 def _learn_part(

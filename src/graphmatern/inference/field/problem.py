@@ -14,7 +14,7 @@ from graphmatern.inference.field.markov_time import markov_order
 from graphmatern.inference.field.objective import FieldObjective
 from graphmatern.inference.field.time_kernel import TimeKernel
 from graphmatern.inference.field.time_priors import time_priors
-from graphmatern.inference.learning.integrate import variance_of, weak_priors
+from graphmatern.inference.learning.default_priors import variance_of, weak_priors
 from graphmatern.inference.learning.parameters import (
     START_LENGTHSCALES,
     Coordinate,

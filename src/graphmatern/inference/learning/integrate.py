@@ -1,7 +1,8 @@
 """Parameters integrated, not plugged in: p(f | y) = ∫ p(f | θ, y) p(θ | y) dθ as a mixture over a few θ.
 
 Whoever integrates needs proper priors. Parameters for which the caller gave none have weak ones, of the scale of the
-data and of the graph (`default_priors`); the search for the mode uses the same density that is integrated.
+data and of the graph (`graphmatern.inference.learning.default_priors`); the search for the mode uses the same density
+that is integrated.
 """
 
 from __future__ import annotations
@@ -17,21 +18,17 @@ from graphmatern.errors import NumericalError
 from graphmatern.inference.learning.explore import Explored, explore, few_of, normal_points
 from graphmatern.inference.learning.grid import MOST_PARAMETERS, explore_grid
 from graphmatern.inference.learning.optimize import curvature
-from graphmatern.inference.learning.parameters import PriorsAndBounds, information_with_priors
-from graphmatern.inference.learning.priors import Beta, LogNormal, PCPrior
+from graphmatern.inference.learning.parameters import information_with_priors
 from graphmatern.inference.threads import small_matrix_threads
 from graphmatern.kernels import ArealKernel
-from graphmatern.likelihoods import Categorical, Gaussian, StudentT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from graphmatern.graph import Graph
     from graphmatern.inference.learning.optimize import Optimum
     from graphmatern.inference.learning.parameters import Coordinate, Objective
-    from graphmatern.inference.learning.priors import Prior
     from graphmatern.inference.learning.problem import Problem
     from graphmatern.inference.process import Family
     from graphmatern.kernels import Kernel
@@ -44,14 +41,11 @@ __all__ = [
     "Effort",
     "Integrated",
     "Searched",
-    "default_priors",
     "integrate",
+    "is_normal",
     "is_worth_it",
     "recompose",
     "reweigh",
-    "variance_of",
-    "weak_priors",
-    "with_default_priors",
 ]
 
 _MOST_OBSERVATIONS, _MOST_NODES, _MOST_NODES_OF_MOMENTS = 2_000, 60_000, 6_000  # beyond, "auto" does not integrate
@@ -64,80 +58,9 @@ _QUICK_CLASSES = 2_000  # nodes × classes, whose probabilities take no time
 _SHARE_OF_PARTS = 0.5  # of the points, where a process has several parts, of which one often matters little
 _HOPELESS = 8.0  # nats by which a candidate is worse than the best, so that it has no part in the mixture
 _LEAST_WEIGHT = 1e-3  # of a component
-_VARIANCE_OF_CLASSES = 20.0  # centre of its prior; see `default_priors`
 
 
-# ---------------------------------------------------------------------- priors and decisions
-def default_priors(problem: Problem) -> dict[str, Prior]:
-    """Weak priors for parameters that have none: proper, and of the scale of the data and of the graph.
-
-    * nu: log-normal around 1.5, between 0.2 and 11 with 95 %; smoother processes are all alike.
-    * lengthscale: log-normal around the geometric mean of one edge and √N edges, about the width of a road map, within
-      a factor of 13 with 95 %: shorter ones are noise, longer ones a constant. An edge is one of typical weight.
-    * variance: log-normal around the variance of the data (1 for rates), within a factor of 19 with 95 %: over a
-      lengthscale longer than the graph, the process varies more than the data show. For classes around 20: beside noise
-      of variance 1, arctan(1 / √20) / π = 7 % of labels are then not what the process says; between 25 % and 1.6 %.
-    * noise: log-normal around a tenth of the variance of the data, within a factor of 28 with 95 %; for Student's t
-      the scale is that of a standard deviation, and df − 2 is around 8, within a factor of 20.
-    * dispersion of counts: log-normal around 0.3, within a factor of 19. Laziness is Beta(2, 2), the share
-      of zeros uniform.
-    * of features, smoothing is log-normal around three edges, within a factor of 7 with 95 %, and bandwidth around 1.
-    * of areas, mixing is Beta(1/2, 1/2), and the standard deviation has a `PCPrior`: above 1 with 1 % for rates and
-      classes (Simpson et al. 2017), above three times that of the data for measurements.
-    """
-    spread = _variance_of_data(problem)
-    found = weak_priors(problem.graph, bool(problem.normalized), problem.rules, spread)
-    if isinstance(problem.kernel, ArealKernel) and not problem.rules.concern("variance"):
-        measured = isinstance(problem.likelihood, Gaussian | StudentT)
-        found["variance"] = PCPrior(above=3.0 * float(np.sqrt(spread)) if measured else 1.0, probability=0.01)
-    return found
-
-
-def weak_priors(graph: Graph, normalized: bool, rules: PriorsAndBounds, spread: float) -> dict[str, Prior]:
-    """`default_priors` on one of a graph's Laplacians, where the data have a given variance, ``spread``."""
-    neighbours = max(2.0 * graph.n_edges / graph.n_nodes, 1e-3)
-    typical = float(graph.laplacian(normalized).diagonal().mean()) / neighbours
-    edge = 1.0 / np.sqrt(typical) if typical > 0 else 1.0
-    usual: dict[str, Prior] = {
-        "nu": LogNormal(1.5, 1.0),
-        "lengthscale": LogNormal(edge * graph.n_nodes**0.25, 1.3),
-        "variance": LogNormal(spread, 1.5),
-        "noise": LogNormal(0.1 * spread, 1.7),
-        "scale": LogNormal(float(np.sqrt(0.1 * spread)), 0.85),
-        "df": LogNormal(8.0, 1.5),
-        "dispersion": LogNormal(0.3, 1.5),
-        "laziness": Beta(2.0, 2.0),
-        "mixing": Beta(0.5, 0.5),
-        "zeros": Beta(1.0, 1.0),
-        "smoothing": LogNormal(3.0 * edge, 1.0),
-        "bandwidth": LogNormal(1.0, 1.0),
-    }
-    for word, (low, high) in rules.bounds.items():
-        if word in usual and word not in ("laziness", "mixing", "zeros"):  # whoever gives bounds knows more than we do
-            usual[word] = LogNormal(float(np.sqrt(low) * np.sqrt(high)), 0.5 * float(np.log(high / low)))
-    return usual | dict(rules.priors)
-
-
-def _variance_of_data(problem: Problem) -> float:
-    """Of numbers, around their mean unless the model has none; 1 for rates and where all are alike; see above."""
-    if isinstance(problem.likelihood, Categorical):
-        return _VARIANCE_OF_CLASSES
-    if not isinstance(problem.likelihood, Gaussian | StudentT):
-        return 1.0
-    y = problem.observations.y[~np.isnan(problem.observations.y)]
-    return variance_of(y, bool(problem.observations.n_effects), robust=isinstance(problem.likelihood, StudentT))
-
-
-def variance_of(y: Floats, constant: bool, *, robust: bool = False) -> float:
-    """Variance of numbers, around their mean unless the model has none; 1 where all are alike."""
-    if robust:
-        centre = float(np.median(y)) if constant else 0.0
-        found = float(np.median(np.abs(y - centre)) / 0.6745) ** 2
-    else:
-        found = float(np.mean((y - (float(y.mean()) if constant else 0.0)) ** 2))
-    return found if 1e-12 < found < np.inf else 1.0
-
-
+# ---------------------------------------------------------------------- decisions
 def is_worth_it(count: int, n_nodes: int, engine: str) -> bool:
     """Whether integrating costs at most a few times the fit, and can matter.
 
@@ -156,18 +79,7 @@ def is_worth_it(count: int, n_nodes: int, engine: str) -> bool:
     return count <= _MOST_OBSERVATIONS and n_nodes <= most
 
 
-def with_default_priors(problem: Problem) -> Problem:
-    """The problem with proper priors for all of its parameters.
-
-    On large graphs the variance has none: it would take factorisations, and many observations say what it is.
-    """
-    priors = default_priors(problem)
-    if _is_normal(problem) and not problem.rules.concern("variance"):
-        del priors["variance"]
-    return replace(problem, rules=PriorsAndBounds(problem.rules.bounds, priors))
-
-
-def _is_normal(problem: Problem) -> bool:
+def is_normal(problem: Problem) -> bool:
     """Whether there are so many observations on so many nodes that the density is taken to be normal."""
     return problem.observations.count > _MOST_OBSERVATIONS and problem.graph.n_nodes > _MOST_NODES
 
@@ -216,7 +128,7 @@ class Effort:
             slow=by_engine or classes,
             classes=classes and quick and not by_engine,
             dense=engine == "spectral" and not classes,
-            normal=_is_normal(problem),
+            normal=is_normal(problem),
             areas=isinstance(problem.kernel, ArealKernel),
             share=_SHARE_OF_PARTS if engine == "features" else 1.0,
         )

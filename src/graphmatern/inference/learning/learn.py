@@ -1,8 +1,7 @@
-"""Learning the parameters of a problem: starts, restarts, the search, and what is kept."""
+"""Learning the parameters of a problem: with which engine, from which candidates, and what is kept."""
 
 from __future__ import annotations
 
-import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +14,7 @@ from graphmatern._validation import warn
 from graphmatern.errors import GraphMaternError, KernelError, NumericalError, NumericalWarning, ResourceError
 from graphmatern.inference.engines import ENGINES, UNEQUAL, choose_engine, predicted_cost
 from graphmatern.inference.inducing.stochastic import train
+from graphmatern.inference.learning.default_priors import with_default_priors
 from graphmatern.inference.learning.integrate import (
     Component,
     Effort,
@@ -24,17 +24,14 @@ from graphmatern.inference.learning.integrate import (
     is_worth_it,
     recompose,
     reweigh,
-    with_default_priors,
 )
-from graphmatern.inference.learning.optimize import Optimum, find_minimum
-from graphmatern.inference.learning.parameters import information_with_priors, with_priors
-from graphmatern.inference.learning.problem import Fit, Known, Problem, Search
+from graphmatern.inference.learning.parameters import information_with_priors
+from graphmatern.inference.learning.problem import Fit, Known, Problem
 from graphmatern.inference.learning.rehearsal import rehearse
+from graphmatern.inference.learning.search import objective_of, search_candidate
 from graphmatern.inference.mixture import Mixture
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.inference.sites.objective import SiteObjective
-from graphmatern.inference.sites.recorded import RecordedObjective
-from graphmatern.inference.threads import small_matrix_threads
 from graphmatern.likelihoods import Gaussian
 
 if TYPE_CHECKING:
@@ -42,23 +39,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from graphmatern.inference.learning.optimize import Hessian
-    from graphmatern.inference.learning.parameters import Coordinate, Objective
     from graphmatern.inference.process import Engine
     from graphmatern.likelihoods import Likelihood
 
     Floats = NDArray[np.float64]
 
-__all__ = ["learn", "search_minimum", "update_weights"]
+__all__ = ["learn", "update_weights"]
 
-_RESTART_SPREAD = 1.5  # of the unconstrained coordinates: a factor of 4 or so either way
 _DOUBT = 2.0  # nats by which an optimum that rounding touches must be better than another candidate's
-_ALL_NOISE = 0.1  # prior variance, relative to the noise, at which a search may have missed a better optimum
-_LESS = 3.0  # by which the logarithm of the noise is lowered to look for it
-_ENOUGH_TO_START = 1e-2  # nats to be gained at which a search for a start may stop
-_ENOUGH_NEARBY = 2e-4  # at which one with a good picture of the curvature may
 _CHEAP = 2.0  # predicted seconds of fits on both Laplacians
-_ROUNDS = 4  # restarts of the sites, at most
 
 
 def learn(problem: Problem, engine: str = "auto", known: Known | None = None) -> Fit:
@@ -91,7 +80,8 @@ def _learn_anew(problem: Problem, engine: str) -> Fit:
     """Learn with the engine that suits the problem; what takes long is announced."""
     name, reason, normalized = choose_engine(problem, engine)
     problem = replace(problem, integrate=_integrates(problem, name))
-    cost = predicted_cost(replace(problem, normalized=normalized), name)
+    # On a large graph the prediction takes an analysis, which otherwise runs beside the fit of a part.
+    cost = predicted_cost(replace(problem, normalized=normalized), name) if _progress.is_shown() else None
     if cost is not None:
         _progress.announce(f"fit through {cost.method}", cost.seconds, cost.memory)
     if problem.compares and problem.normalized is None and _is_cheap(problem, name):
@@ -222,7 +212,7 @@ def _objectives(problem: Problem, name: str, components: Sequence[Component]) ->
         if key not in made:
             own = replace(problem, kernel=one.kernel, normalized=normalized)
             engine = ENGINES[name].candidates(own, groups)[0]()
-            made[key] = engine, _objective(engine, own, None)
+            made[key] = engine, objective_of(engine, own, None)
         found.append(made[key])
     return found
 
@@ -252,14 +242,6 @@ def update_weights(problem: Problem, name: str, integrated: Integrated, likeliho
     return reweigh(integrated, objectives, _mix_with(likelihood))
 
 
-def _objective(engine: Engine, problem: Problem, known: Known | None) -> Any:
-    """The negative log evidence: exact for Gaussian noise, else its bound at the best sites."""
-    if problem.exact:
-        kept = problem.search.journal is not None and known is None
-        return RecordedObjective(engine, problem) if kept else GaussianObjective(engine, problem)
-    return SiteObjective(engine, problem, None if known is None else known.sites)
-
-
 def _learn_candidate(
     problem: Problem,
     kind: type[Engine],
@@ -275,11 +257,11 @@ def _learn_candidate(
         # A large graph is analysed by a thread of its own while a part of it is fitted.
         with ThreadPoolExecutor(1) as pool:
             made = pool.submit(make)
-            hint = rehearse(problem, part, kind, number, _search_candidate)
+            hint = rehearse(problem, part, kind, number, search_candidate)
             engine = made.result()
     else:
         engine = make()
-    optimum, objective, penalised = _search_candidate(problem, engine, known, hint)
+    optimum, objective, penalised = search_candidate(problem, engine, known, hint)
     if engine.estimates:
         # Rounding alone leads conjugate gradients, and with them the search, along slightly different ways. The last
         # step, which costs nothing, takes these to one place.
@@ -289,7 +271,7 @@ def _learn_candidate(
     if bounded is not None:
         engine.release()
         engine = bounded
-        optimum, objective, penalised = _search_candidate(problem, engine, None, None)
+        optimum, objective, penalised = search_candidate(problem, engine, None, None)
     position = optimum.position
     own = position[:count]
     posterior = objective.posterior(position)
@@ -321,189 +303,6 @@ def _jacobian(engine: Engine, own: Floats, size: int) -> Floats:
     found = np.eye(size)
     found[: len(own), : len(own)] = engine.jacobian(own)
     return found
-
-
-def _search_candidate(
-    problem: Problem,
-    engine: Engine,
-    known: Known | None,
-    hint: tuple[Floats, Floats | None] | None,
-    to_gain: float | None = None,
-) -> tuple[Optimum, Any, Objective]:
-    """Optimum, objective without and with priors; ``hint`` is an optimum and a curvature to begin with."""
-    with small_matrix_threads(engine.matrix_size):
-        objective = _objective(engine, problem, known)
-        coordinates = [*engine.coordinates, *objective.coordinates]
-        penalised = with_priors(objective, coordinates)
-        if known is not None:
-            objective.resume(known.optimum.position)
-            return known.optimum, objective, penalised
-        if problem.search.optimizer is not None and coordinates:
-            engine.begin_roughly()
-        hessian: Hessian | None = None
-        others: list[Floats] = []
-        if hint is not None:
-            start, hessian = hint
-        else:
-            simpler = _start_of_simpler(problem, engine)
-            start = np.concatenate([engine.start, objective.start]) if simpler is None else simpler
-            if simpler is None and problem.search.optimizer is not None and coordinates:
-                start, *others = _ranked_starts(penalised, start, engine, problem, objective.start)
-        engine.prepare(start[: len(engine.coordinates)])
-        scoring = information_with_priors(objective, coordinates)
-        hessian = hessian if scoring is None else scoring
-        nearby = hint is not None or engine.rough
-
-        def search(start: Floats) -> Optimum:
-            return search_minimum(
-                penalised,
-                start,
-                coordinates,
-                problem.search,
-                hessian=hessian,
-                first_step=objective.first_step,
-                to_gain=_enough(objective, engine, nearby, to_gain),
-                longest_step=engine.longest_step,
-            )
-
-        count = 0
-        for _ in range(_ROUNDS):
-            optimum = search(start)
-            count += optimum.n_evaluations
-            if others and _is_all_noise(engine, objective, optimum.position):
-                # Other starts, with as much noise or less, may lead elsewhere.
-                less = np.concatenate([np.zeros(len(engine.coordinates)), np.full(len(objective.start), -_LESS)])
-                for rival in (other + change for other in others for change in (0.0, less)):
-                    with contextlib.suppress(NumericalError):  # a start may be nonsense, the first may not
-                        elsewhere = search(rival)
-                        count += elsewhere.n_evaluations
-                        optimum = min(optimum, elsewhere, key=lambda one: one.value)
-            curvature = optimum.hessian if engine.rough else None
-            if not objective.restart(optimum, penalised):
-                break
-            start, hessian = optimum.position, hessian if curvature is None else curvature
-        if not problem.exact:  # what was approximate on the way is to be exact now
-            objective.finish()
-            value, gradient = penalised(optimum.position)
-            optimum = replace(optimum, value=value, gradient=gradient)
-        return replace(optimum, n_evaluations=count), objective, penalised
-
-
-def _enough(objective: Any, engine: Engine, nearby: bool, to_gain: float | None) -> float:
-    """Nats to be gained at which a search may stop: more while evaluations are rough, or the curvature is known."""
-    if to_gain is None:
-        to_gain = max(_ENOUGH_NEARBY, objective.to_gain) if nearby else objective.to_gain
-    return max(to_gain, _ENOUGH_TO_START) if engine.rough else to_gain
-
-
-def _start_of_simpler(problem: Problem, engine: Engine) -> Floats | None:
-    """Where the best of an engine's simpler ones leads; None where there is none."""
-    best: Optimum | None = None
-    start = None
-    for make in engine.simpler():
-        with contextlib.suppress(ResourceError, NumericalError, KernelError):
-            other = make()
-            optimum, _, _ = _search_candidate(problem, other, None, None, _ENOUGH_TO_START)
-            if best is not None and optimum.value >= best.value:
-                break
-            best, count = optimum, len(other.coordinates)
-            own = engine.start_from(other, optimum.position[:count])
-            start = np.concatenate([own, optimum.position[count:]])
-            other.release()
-    return start
-
-
-def _is_all_noise(engine: Engine, objective: Any, theta: Floats) -> bool:
-    """Whether an optimum explains the data as Gaussian noise and next to nothing else."""
-    if not isinstance(objective, GaussianObjective) or not objective.coordinates:
-        return False
-    return engine.average_variance(theta[:-1]) < _ALL_NOISE * float(np.exp(theta[-1]))
-
-
-def _ranked_starts(penalised: Objective, own: Floats, engine: Engine, problem: Problem, others: Floats) -> list[Floats]:
-    """The kernel's own values and those that suit many data sets, the most likely first: a start is not a promise."""
-    low, high = ([getattr(one, end) for one in engine.coordinates] for end in ("low", "high"))
-    typical = [np.concatenate([np.clip(start, low, high), others]) for start in engine.other_starts()]
-    starts = typical if problem.kernel is None and typical else [own, *typical]
-    if len(starts) == 1:
-        return starts
-    values = []
-    for start in starts:
-        try:
-            values.append(penalised(start)[0])
-        except NumericalError:
-            values.append(np.inf)
-    order = [k for k in np.argsort(values, kind="stable") if np.isfinite(values[k])]
-    return [starts[k] for k in order] or [own]
-
-
-def search_minimum(
-    objective: Objective,
-    start: Floats,
-    coordinates: Sequence[Coordinate],
-    search: Search,
-    *,
-    hessian: Hessian | None = None,
-    first_step: float = 1.0,
-    to_gain: float | None = None,
-    longest_step: float = 2.0,
-) -> Optimum:
-    """Find the best parameters from one or several starting points.
-
-    Parameters
-    ----------
-    objective : callable
-        Value and gradient, priors included.
-    start : ndarray, shape (n_coordinates,)
-        Where to begin.
-    coordinates : sequence of Coordinate
-        Bounds.
-    search : Search
-        How to look, and from how many points.
-    hessian : ndarray or callable, optional
-        A guess of the curvature at the start, or a function that returns one of where the objective was last evaluated.
-    first_step : float
-        Longest first step in any direction without such a guess.
-    to_gain : float, optional
-        BFGS is used, and stops where it expects to gain less than this; L-BFGS by default.
-    longest_step : float
-        Longest step of BFGS in any direction.
-    """
-    if search.optimizer is None or not coordinates:
-        value, gradient = objective(start)
-        return Optimum(start, value, gradient, 1, True, "parameters kept")
-    bounds = [(one.low, one.high) for one in coordinates]
-    rng = np.random.default_rng(search.seed)
-    starts = [start] + [start + _RESTART_SPREAD * rng.standard_normal(len(start)) for _ in range(search.n_restarts)]
-    best: Optimum | None = None
-    count = 0
-    for number, one in enumerate(starts):
-        guess = hessian if number == 0 or callable(hessian) else None
-        frugal = "bfgs" if to_gain is not None or guess is not None else "lbfgs"
-        try:
-            found = find_minimum(
-                objective,
-                one,
-                bounds,
-                method="adam" if search.optimizer == "adam" else frugal,
-                max_iterations=search.max_iterations,
-                learning_rate=search.learning_rate,
-                hessian=guess,
-                first_step=first_step,
-                longest_step=longest_step,
-                variances=np.array([one.is_variance for one in coordinates]),
-                **({} if to_gain is None else {"to_gain": to_gain}),
-                progress=search.progress,
-            )
-        except NumericalError:
-            if number == 0:  # a random start may be nonsense, the first may not
-                raise
-            continue
-        count += found.n_evaluations
-        if best is None or found.value < best.value:
-            best = found
-    assert best is not None
-    return replace(best, n_evaluations=count)
 
 
 def _warn_of_lost_noise(prior_variance: float, problem: Problem, noise: float) -> None:

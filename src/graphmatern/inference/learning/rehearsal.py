@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["is_large", "may_be_parted", "neighbourhood", "part_of_graph", "part_of_observations", "rehearse"]
 
 _LARGE = 60_000  # nodes
-_PARTS, _PART_SHARE, _PART_NODES = 8, 30, (12_000, 40_000)
+_PARTS, _PART_LEAST = 8, 12_000
+_PART_SHARE, _PART_MOST = 30, 40_000
+_BESIDE_SHARE, _BESIDE_MOST = 10, 100_000
 _PART_OBSERVATIONS = 500  # fewer say too little
 # Less is enough than on the whole graph, which will move the parameters by more.
 _TO_GAIN = 2e-3  # nats
@@ -79,10 +81,20 @@ def rehearse(
     return optimum.position, hessian * (problem.observations.count / part.observations.count)
 
 
-def part_of_graph(problem: Problem) -> Problem | None:
-    """The problem on a few neighbourhoods of observed nodes; None where these say too little."""
+def part_of_graph(problem: Problem, *, beside: bool = False) -> Problem | None:
+    """The problem on a few neighbourhoods of observed nodes; None where these say too little.
+
+    Parameters
+    ----------
+    problem : Problem
+        The whole.
+    beside : bool
+        Whether the part is fitted in the time that the analysis of the whole takes anyway: it may then be larger, which
+        saves an evaluation of the whole.
+    """
     graph, observed = problem.graph, problem.observations
-    size = int(np.clip(graph.n_nodes // _PART_SHARE, *_PART_NODES))
+    share, most = (_BESIDE_SHARE, _BESIDE_MOST) if beside else (_PART_SHARE, _PART_MOST)
+    size = int(np.clip(graph.n_nodes // share, _PART_LEAST, most))
     rng = np.random.default_rng(0)
     seeds = rng.choice(np.unique(observed.nodes), _PARTS)
     kept = np.sort(neighbourhood(graph, np.unique(seeds), size))

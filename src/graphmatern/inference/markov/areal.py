@@ -124,8 +124,8 @@ class LerouxEngine(ArealEngine):
     def average_variance(self, position: Floats) -> float:
         """Average prior variance over the nodes."""
         process = self.at(position)
-        _, inverse = self.workspace.shifted(process.precision.shift(process.lengthscale))
-        return process.amplitude * float(inverse.diagonal_ordered().mean())
+        prior = self.workspace.shifted(process.precision.shift(process.lengthscale))
+        return process.amplitude * prior.trace / process.precision.graph.n_nodes
 
     def release(self) -> None:
         """Give back the memory of factors."""

@@ -76,7 +76,7 @@ class MarkovEngine(Engine):
         held = set() if self._given is None else set(self._given.fixed)
         self._in_variance = moves_variance(problem, held)
         # The amplitude, named after what it stands in for, around one that gives a variance near 1.
-        diagonal = float(graph.laplacian(normalized).diagonal().mean())
+        diagonal = self.precision.mean_diagonal
         centre = nu * float(np.log(self.precision.shift(START_LENGTHSCALES[1]) + diagonal))
         scale = Coordinate("variance", centre - _LOG_RANGE, centre + _LOG_RANGE)
         every = [
@@ -90,7 +90,8 @@ class MarkovEngine(Engine):
     @classmethod
     def rehearsal(cls, problem: Problem) -> Problem | None:
         """Part of a large graph, roughly where smoothnesses are approximate."""
-        part = part_of_graph(problem) if is_large(problem) else None
+        # With several fields at every node, evaluations outweigh the analysis.
+        part = part_of_graph(problem, beside=not is_learned(problem)) if is_large(problem) else None
         return None if part is None else replace(part, relative_error=max(problem.relative_error, ROUGHLY))
 
     @classmethod
@@ -154,7 +155,8 @@ class MarkovEngine(Engine):
     def at(self, position: Floats) -> MarkovProcess:
         """Return the process at some coordinates."""
         point = self.point(position)
-        lengthscale, amplitude = np.exp(point).tolist()
+        # One by one, as `unit_variance` does it: the same shift to the last bit is not factorised anew.
+        lengthscale, amplitude = float(np.exp(point[0])), float(np.exp(point[1]))
 
         def chain(gradient: Floats) -> Floats:
             if self._in_variance and self._free[0]:
@@ -180,9 +182,8 @@ class MarkovEngine(Engine):
         """Average prior variance over the nodes at amplitude 1: tr(A^(−½) M^(−ν) A^(−½)) / N."""
         lengthscale = float(np.exp(log_lengthscale))
         if self.precision.shifted is self.precision.polynomial:  # ν = 1 and no masses: Q is M
-            _, inverse = self.workspace.shifted(self.precision.shift(lengthscale))
-        else:
-            _, inverse = self.workspace.posterior(self.precision.coefficients(lengthscale, 1.0))
+            return self.workspace.shifted(self.precision.shift(lengthscale)).trace / self.precision.graph.n_nodes
+        _, inverse = self.workspace.posterior(self.precision.coefficients(lengthscale, 1.0))
         return float(inverse.diagonal_ordered().mean())
 
     def unit_variance_slope(self, log_lengthscale: float) -> float:

@@ -6,6 +6,7 @@ sparse. Observations y = f(x) + ε with noise variances r add Aᵀ R⁻¹ A, a d
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from math import comb
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 __all__ = ["MarkovPrecision", "markov_precision"]
+
+_MANY_NODES = 50_000  # for which two threads are worth it
 
 
 class _Polynomial(torch.autograd.Function):
@@ -76,6 +79,8 @@ class MarkovPrecision:
         Of the Laplacian, up to Δ^ν, scaled by the node masses: Q and the posterior precision.
     shifted : MatrixPolynomial
         M itself, which gives log det Q = ν log det M − N log a + Σ log m. The same object where ν = 1.
+    mean_diagonal : float
+        Of the Laplacian.
 
     Raises
     ------
@@ -113,10 +118,17 @@ class MarkovPrecision:
         self._laplacian = graph.laplacian(normalized)
         self._root_mass = None if graph.masses is None else np.sqrt(graph.masses)
         self._largest = largest_eigenvalue_bound(self._laplacian)
+        self.mean_diagonal = float(self._laplacian.diagonal().mean())
         self._n_threads, self._memory_limit = n_threads, memory_limit
-        self.polynomial = self._powers(self.nu, self._root_mass)
-        single = self.nu == 1 and self._root_mass is None
-        self.shifted = self.polynomial if single else self._powers(1, None)
+        if self.nu == 1 and self._root_mass is None:
+            self.polynomial = self.shifted = self._powers(1, None)
+        elif graph.n_nodes < _MANY_NODES:
+            self.polynomial, self.shifted = self._powers(self.nu, self._root_mass), self._powers(1, None)
+        else:  # orderings take one thread each
+            with ThreadPoolExecutor(1) as pool:
+                shifted = pool.submit(self._powers, 1, None)
+                self.polynomial = self._powers(self.nu, self._root_mass)
+                self.shifted = shifted.result()
 
     def _powers(self, degree: int, scaling: Floats | None) -> MatrixPolynomial:
         return MatrixPolynomial(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import comb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from graphmatern.inference.dense import CovarianceConditioned
 from graphmatern.inference.markov.predictive import MarkovPredictive
 from graphmatern.inference.observations import sum_by_node
 from graphmatern.inference.process import Conditioned, DataForms, Process, Solution
+from graphmatern.sparse import Factor, SelectedInverse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from graphmatern.inference.markov.precision import MarkovPrecision
     from graphmatern.inference.observations import Group
-    from graphmatern.sparse import Factor, MatrixPolynomial, SelectedInverse
+    from graphmatern.sparse import MatrixPolynomial
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
@@ -33,8 +34,18 @@ if TYPE_CHECKING:
 __all__ = ["MarkovProcess", "Workspace"]
 
 
+class Shifted(NamedTuple):
+    """What evaluations need of M = shift I + Δ."""
+
+    shift: float
+    log_determinant: float
+    trace: float  # of its inverse
+
+
 class Workspace:
-    """Memory of one factor and one selected inverse for M and for P each, which all evaluations use in turn.
+    """Memory of one factor and one selected inverse, which all evaluations use in turn.
+
+    Of M only two numbers are kept, so that P uses the same memory where it has the same pattern.
 
     Parameters
     ----------
@@ -45,8 +56,8 @@ class Workspace:
     def __init__(self, precision: MarkovPrecision) -> None:
         self.precision = precision
         self._kept: dict[str, tuple[Factor, SelectedInverse]] = {}
-        self._shift: float | None = None  # for which M was factorised last
-        self.turn = 0  # counts what `posterior` was asked for
+        self._shifted: Shifted | None = None  # as it was factorised last
+        self.turn = 0  # counts how often the memory of P was written to
 
     def _refactor(
         self,
@@ -57,17 +68,15 @@ class Workspace:
         *,
         invert: bool = True,
     ) -> tuple[Factor, SelectedInverse]:
-        kept = self._kept.get(which)
-        if kept is None:
-            factor = polynomial.analysis.factorize_lower(polynomial.lower(coefficients, extra, ordered=True))
-            kept = self._kept[which] = factor, factor.selected_inverse()
-            return kept
-        factor, inverse = kept
+        analysis = polynomial.analysis
+        if which not in self._kept:
+            self._kept[which] = Factor(analysis), SelectedInverse(analysis)
+        factor, inverse = self._kept[which]
         polynomial.lower(coefficients, extra, out=factor.lower_values, ordered=True)
         factor.update_lower()
         if invert:
             factor.selected_inverse(inverse)
-        return kept
+        return factor, inverse
 
     def posterior(
         self, coefficients: Floats, added: Floats | None = None, *, invert: bool = True
@@ -76,13 +85,16 @@ class Workspace:
         self.turn += 1
         return self._refactor("posterior", self.precision.polynomial, coefficients, added, invert=invert)
 
-    def shifted(self, shift: float) -> tuple[Factor, SelectedInverse]:
-        """Factor and selected inverse of M = shift I + Δ, computed anew only where the shift is new."""
-        if self._shift != shift or "shifted" not in self._kept:
-            self._shift = None
-            self._refactor("shifted", self.precision.shifted, np.array([shift, 1.0]))
-            self._shift = shift
-        return self._kept["shifted"]
+    def shifted(self, shift: float) -> Shifted:
+        """Log det M and tr M⁻¹ for M = shift I + Δ; a new shift may overwrite what `posterior` gave."""
+        if self._shifted is None or self._shifted.shift != shift:
+            precision, coefficients = self.precision, np.array([shift, 1.0])
+            if precision.shifted is precision.polynomial:
+                factor, inverse = self.posterior(coefficients)
+            else:
+                factor, inverse = self._refactor("shifted", precision.shifted, coefficients)
+            self._shifted = Shifted(shift, factor.logdet(), float(inverse.diagonal_ordered().sum()))
+        return self._shifted
 
     def take_posterior(self) -> tuple[Factor, SelectedInverse]:
         """Hand over the memory of the last `posterior`, with what is in it."""
@@ -91,7 +103,6 @@ class Workspace:
     def release(self) -> None:
         """Give back all memory."""
         self._kept.clear()
-        self._shift = None
 
 
 class MarkovProcess(Process):
@@ -150,11 +161,10 @@ class MarkovProcess(Process):
             return MarkovPredictive(self.precision, self.coefficients, nodes, precision, factor, variance)
         return MarkovPredictive(self.precision, self.coefficients, nodes, precision)
 
-    def prior_logdet(self) -> float:
+    def prior_logdet(self, shifted: Shifted) -> float:
         """Log det Q = ν log det M − N log a + Σ log m."""
         masses = self.precision.graph.masses
-        factor, _ = self.workspace.shifted(self.precision.shift(self.lengthscale))
-        own = self.precision.nu * factor.logdet() - self.precision.graph.n_nodes * np.log(self.amplitude)
+        own = self.precision.nu * shifted.log_determinant - self.precision.graph.n_nodes * np.log(self.amplitude)
         return float(own + (0.0 if masses is None else np.log(masses).sum()))
 
 
@@ -183,10 +193,10 @@ class SparseConditioned(Conditioned):
         self._process = process
         self._places = process.precision.rank[group.nodes]  # neighbours lie close together in the factor's order
         self._n_nodes = process.precision.graph.n_nodes
-        prior = process.prior_logdet()
+        self._shifted = process.workspace.shifted(process.precision.shift(process.lengthscale))
         self._added = sum_by_node(self._places, precision[:, None], self._n_nodes)[:, 0]
         self._factor, self._selected = process.workspace.posterior(process.coefficients, self._added)
-        self._log_determinant = float(self._factor.logdet() - prior)
+        self._log_determinant = float(self._factor.logdet() - process.prior_logdet(self._shifted))
 
     @property
     def log_determinant(self) -> float:
@@ -233,10 +243,9 @@ class SparseConditioned(Conditioned):
         """See `Conditioned.gradient`: αᵀ∂Kα = −mᵀ∂Qm, with m the means on the whole graph."""
         process, precision = self._process, self._process.precision
         nu, c, amplitude = precision.nu, precision.shift(process.lengthscale), process.amplitude
-        _, inverse = process.workspace.shifted(c)
         # d/dc of Q is ν A^½ M^(ν−1) A^½ / a, and c = 2ν/κ² changes by −2c per log κ; Q itself is −∂Q/∂log a.
         rate = -2.0 * c * nu
-        in_lengthscale = rate * count * (self._trace / amplitude - float(inverse.diagonal_ordered().sum()))
+        in_lengthscale = rate * count * (self._trace / amplitude - self._shifted.trace)
         lower, own = solution.forms
         in_lengthscale += rate * float(np.sum(weights * lower)) / amplitude
         in_amplitude = count * self._used - float(np.sum(weights * own)) / amplitude

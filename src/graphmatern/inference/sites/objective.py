@@ -97,7 +97,8 @@ class SiteObjective:
         matches = suits or isinstance(self._approximation, MomentMatching)
         self._weighing = MomentMatching(power=1.0) if matches else self._approximation
         self._weighed = False  # whether that has found a fixed point
-        self._near: list[tuple[Floats, Any]] = []  # parameters that have been weighed and are likely, and their sites
+        # Parameters that have been weighed and are likely, and their sites.
+        self._near, self._near_sites = np.empty((0, len(self.start))), list[Any]()
         self._state: SiteState | MatchedState | ClassState | None = None
         self._at: Floats | None = None  # where the sites are exact
         self._begin, self._best = None if sites is None else Sites(*sites), -np.inf
@@ -158,7 +159,9 @@ class SiteObjective:
             "max_iterations": _UPDATES,
             "compared_with": None if self._best == -np.inf else self._best,
         }
-        begin = min(self._near, key=lambda one: float(np.sum((one[0] - theta) ** 2)))[1] if self._near else self._begin
+        begin = self._begin
+        if self._near_sites:
+            begin = self._near_sites[int(np.argmin(np.sum((self._near - theta) ** 2, axis=1)))]
         try:
             state = self._weighing.fit(latent, self._observed, begin, weighing=True, **options)
         except NumericalError:
@@ -168,7 +171,8 @@ class SiteObjective:
             state = self._weighing.fit(latent, self._observed, self._begin, weighing=True, **options)
         self._weighed = True
         if self._best == -np.inf or state.evidence > self._best - _NEAR:
-            self._near.append((theta.copy(), state.sites))
+            self._near = np.vstack([self._near.reshape(-1, len(theta)), theta])
+            self._near_sites.append(state.sites)
         self._state, self._at = state, None
         return -state.evidence
 
