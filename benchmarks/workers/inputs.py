@@ -125,7 +125,7 @@ def points(job):
     centres = 0.55 * rng.standard_normal((10, 3, 50))
     labels = rng.integers(0, 10, job["nodes"])
     drawn = centres[labels, rng.integers(0, 3, len(labels))] + rng.standard_normal((len(labels), 50))
-    return _points(job, drawn, labels, 15, 10, rng)
+    return _points(job, drawn, labels, 15, 10 if job["nodes"] > 1000 else 2, rng)
 
 
 def _points(job, points, labels, n_neighbours, n_labels, rng):
