@@ -70,8 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
             runner.prepare(tasks)
             continue
         store = Store(options.out / "results", section)
-        if options.redo:
-            store.forget({task.key for task in tasks})
+        if options.redo:  # with peers, everything: a report is not to mix what was measured on different days
+            store.forget({task.key for task in tasks} if options.without_peers else set(store.records))
         used = {task.environment for task in tasks} | {"ours"}
         store.machine = describe(environments, used, options.mode, options.limit)
         runner.section(tasks, store)

@@ -402,7 +402,7 @@ def test_the_summary_of_the_other_uses(tmp_path: Path) -> None:
         ["0.4 s", "GPflow 6 s"],
         ["95 %", "GPflow 85 %"],
         ["4 s, 80 % right, off by 3 %", "label spreading 1 s, 77 % right, off by 13 %"],
-        ["2 s", "NumPyro, NUTS 20 s"],
+        ["2 s", "NumPyro, NUTS: 20 s"],
     ]
 
 
