@@ -21,8 +21,9 @@ from harness.machine import describe
 from harness.processes import ROOT
 from harness.report import write_readme, write_report
 from harness.running import Runner, inputs_folder
-from harness.sections import OURS, SECTIONS, check_sections, tasks_of
+from harness.sections import SECTIONS, check_sections, tasks_of
 from harness.store import Store
+from harness.task import OURS
 
 QUICK = ROOT / "build" / "bench-quick"
 
