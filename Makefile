@@ -96,9 +96,8 @@ minimum:  ## the tests with the oldest supported dependencies, in their own envi
 
 evidence: $(VENV)/.ready .venv-mcmc/.ready browser  ## slow proofs; figures in evidence/*.md
 	set -e; for proof in evidence/[a-z]*.py; do echo "$$proof"; $(BIN)/python $$proof; done
-	$(BIN)/python benchmarks/run.py --section shapes growth --without-peers --out evidence/sparse
 
-bench: $(VENV)/.ready  ## next to other libraries, on a quiet machine, for 25 minutes; BENCH=--quick to try it
+bench: $(VENV)/.ready  ## next to other libraries, on a quiet machine, for about 50 minutes; BENCH=--quick to try it
 	$(BIN)/python benchmarks/run.py $(BENCH)
 
 docs: $(VENV)/.docs  ## the documentation, in docs/_build/html

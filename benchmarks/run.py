@@ -21,8 +21,9 @@ from harness.machine import describe
 from harness.processes import ROOT
 from harness.report import write_readme, write_report
 from harness.running import Runner, inputs_folder
-from harness.sections import OURS, SECTIONS, check_sections, tasks_of
+from harness.sections import SECTIONS, check_sections, tasks_of
 from harness.store import Store
+from harness.task import OURS
 
 QUICK = ROOT / "build" / "bench-quick"
 
@@ -69,8 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
             runner.prepare(tasks)
             continue
         store = Store(options.out / "results", section)
-        if options.redo:
-            store.forget({task.key for task in tasks})
+        if options.redo:  # with peers, everything: a report is not to mix what was measured on different days
+            store.forget({task.key for task in tasks} if options.without_peers else set(store.records))
         used = {task.environment for task in tasks} | {"ours"}
         store.machine = describe(environments, used, options.mode, options.limit)
         runner.section(tasks, store)

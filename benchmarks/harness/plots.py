@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.aims import by_peer, fit_seconds, series_of
 from harness.running import seconds_of
-from harness.sections import OURS
+from harness.task import OURS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

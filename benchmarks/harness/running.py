@@ -15,8 +15,8 @@ from harness.store import NOT_RUN
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.sections import Task
     from harness.store import Store
+    from harness.task import Task
 
 __all__ = ["Runner", "seconds_of"]
 
@@ -99,15 +99,15 @@ class Runner:
         except UnavailableError as error:
             return {"error": str(error)}
         own_code = task.environment in ("ours", "solvers")
-        if not task.script:
-            return self._command(python, task, own_code)
         job = dict(task.job)
         if task.needs:
             try:
                 job["input"] = str(self.input_file(task.needs))
             except UnavailableError as error:
                 return {"error": str(error)}
-        elif job["job"] == "kernels":
+        if not task.script:
+            return self._command(python, task, own_code)
+        if job["job"] == "kernels":
             job["folder"] = str(self.inputs)
             self._make_matrix(task)
         return run_worker(python, task.script, job, limit=self.limit, memory=self.memory, own_code=own_code)
@@ -120,10 +120,14 @@ class Runner:
             run_worker(python, task.script, job, limit=2 * self.limit, memory=self.memory, own_code=True)
 
     def _command(self, python: str, task: Task, own_code: bool) -> dict[str, Any]:
-        if not task.job.get("empty_cache"):
-            return time_command(python, task.job["code"], own_code=own_code)
+        """Time a command; it finds its input, and a folder that is empty, in the environment."""
         with tempfile.TemporaryDirectory() as folder:
-            return time_command(python, task.job["code"], own_code=own_code, extra={"NUMBA_CACHE_DIR": folder})
+            extra = {"BENCH_OUT": folder}
+            if task.job.get("empty_cache"):
+                extra["NUMBA_CACHE_DIR"] = folder
+            if task.needs:
+                extra["BENCH_INPUT"] = str(self.input_file(task.needs))
+            return time_command(python, task.job["code"], own_code=own_code, extra=extra)
 
     def input_file(self, needs: dict[str, Any]) -> Path:
         """File with a graph and observations, made where it is not there yet."""

@@ -29,10 +29,16 @@ def run(jobs):
         answer = {"error": "out of memory"}
     except Exception as error:  # noqa: BLE001 - whatever it is, it belongs in the report
         traceback.print_exc()
-        answer = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"[:300]}
+        answer = {"error": f"{type(error).__name__}: {short(str(error))}"[:300]}
     answer["peak_bytes"] = peak_bytes()
     print(MARK + json.dumps(answer), flush=True)
     os._exit(0)  # the interpreters of some libraries take seconds to shut down
+
+
+def short(message):
+    """The first line of a message; where that only announces what follows, the last one as well."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()] or [""]
+    return f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
 
 
 def peak_bytes():
@@ -116,6 +122,57 @@ def class_scores(truth, probabilities, n_bins=10):
 def in_batches(n, size=2000):
     for start in range(0, n, size):
         yield np.arange(start, min(n, start + size))
+
+
+def classes_of(data):
+    """Nodes to judge on: those given, or all that have no label; and the number of classes."""
+    labels = data["labels"]
+    test = data["test"] if "test" in data else np.setdiff1d(np.arange(len(labels)), data["train"])
+    return test, int(labels.max()) + 1
+
+
+def classified(data, seconds, probabilities, **more):
+    """What a classifier answers: seconds from the graph to ``probabilities`` at all nodes, and their scores."""
+    test, count = classes_of(data)
+    sizes = {"nodes": len(data["labels"]), "labels": len(data["train"]), "classes": count}
+    return {"seconds": seconds, **sizes, **more, **class_scores(data["labels"][test], probabilities[test])}
+
+
+def simulations(data):
+    """The simulations of one input file, each as a file of its own would be."""
+    for number in range(int(data["count"])):
+        prefix = f"{number}/"
+        yield {name.removeprefix(prefix): value for name, value in data.items() if name.startswith(prefix)}
+
+
+def coverage(job, intervals):
+    """Shares of hidden nodes inside 95 % intervals; ``intervals`` maps data to mean, std, lower and upper."""
+    found = {"shares": [], "widths": [], "nlpds": [], "fits": [], "tried": 0}
+    for data in simulations(load(job)):
+        found["tried"] += 1
+        try:
+            seconds, answer = timed(lambda data=data: intervals(data))
+            mean, std, lower, upper = (np.asarray(part, float) for part in answer)
+            if not np.isfinite(mean + std).all():
+                raise ArithmeticError("no number")
+        except Exception:  # noqa: BLE001 - a fit that fails is counted as such
+            traceback.print_exc()
+            continue
+        hidden = np.setdiff1d(np.arange(len(data["truth"])), data["train"])
+        truth = data["truth"][hidden]
+        found["shares"].append(float(np.mean((lower[hidden] <= truth) & (truth <= upper[hidden]))))
+        found["widths"].append(float(np.mean(upper[hidden] - lower[hidden])))
+        found["nlpds"].append(scores(truth, mean[hidden], std[hidden])["nlpd"])
+        found["fits"].append(seconds)
+    if not found["shares"]:
+        raise ArithmeticError("every simulation failed")
+    return found | {"seconds": sum(found["fits"])}
+
+
+def normal_intervals(mean, std):
+    """Mean, std and the central 95 % of a normal distribution."""
+    half = 1.959963984540054 * std
+    return mean, std, mean - half, mean + half
 
 
 def installed_bytes(roots):

@@ -133,14 +133,26 @@ def traffic(job):
 def scaling(job):
     data = common.load(job)
 
+    nu = (1.5, True) if job.get("learn_nu") else (1.0, False)
+
     def everything():
         space = space_of(data, job["pairs"])
-        model, loss = fit_exact(space, job["pairs"], data, {"name": "lbfgs"}, 1.0, False)
-        return *predict(model, np.arange(len(data["truth"]))), loss
+        model, loss = fit_exact(space, job["pairs"], data, {"name": "lbfgs"}, *nu)
+        return *predict(model, np.arange(len(data["truth"]))), loss, model
 
     with exactly():
-        seconds, (mean, std, loss) = common.timed(everything)
-    return {"seconds": seconds, "nll": loss, **common.hidden_scores(data, mean, std)}
+        seconds, (mean, std, loss, model) = common.timed(everything)
+    learned = float(np.ravel(model.covar_module.base_kernel.nu.detach().numpy())[0])
+    return {"seconds": seconds, "nll": loss, "nu": learned, **common.hidden_scores(data, mean, std)}
+
+
+def coverage(job):
+    def intervals(data):
+        model, _ = fit_exact(space_of(data, None), None, data, job["optimizer"], 1.5, True)
+        return common.normal_intervals(*predict(model, np.arange(len(data["truth"]))))
+
+    with exactly():
+        return common.coverage(job, intervals)
 
 
 def cora(job):
@@ -174,15 +186,16 @@ def cora(job):
         model.eval()
         return model, likelihood
 
-    seconds, (model, likelihood) = common.timed(fit)
+    fits, (model, likelihood) = common.several(fit, job["inner"])
     with torch.no_grad(), gpytorch.settings.num_likelihood_samples(200):
         probabilities = likelihood(model(torch.as_tensor(data["test"][:, None]).double())).probs.mean(0).numpy()
     return {
         "spectrum": spectrum,
-        "fits": [seconds],
+        "fits": fits,
         **common.class_scores(data["labels"][data["test"]], probabilities),
     }
 
 
 if __name__ == "__main__":
-    common.run({"traffic": traffic, "scaling": scaling, "cora": cora, "installation": common.installation})
+    jobs = {"traffic": traffic, "scaling": scaling, "coverage": coverage, "cora": cora}
+    common.run(jobs | {"installation": common.installation})

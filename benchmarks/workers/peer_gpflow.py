@@ -75,8 +75,10 @@ def traffic(job):
 def scaling(job):
     data = common.load(job)
 
+    nu = (1.5, False) if job.get("learn_nu") else (1.0, True)
+
     def everything():
-        model = fit_exact(eigenpairs(data, None), data, 1.0, True)
+        model = fit_exact(eigenpairs(data, None), data, *nu)
         batches = [model.predict_f(column(nodes)) for nodes in common.in_batches(len(data["truth"]))]
         mean, variance = (
             np.concatenate([part.numpy().ravel() for part in parts]) for parts in zip(*batches, strict=True)
@@ -84,7 +86,17 @@ def scaling(job):
         return mean, np.sqrt(variance), model
 
     seconds, (mean, std, model) = common.timed(everything)
-    return {"seconds": seconds, "nll": nll_of(model, len(data["y"])), **common.hidden_scores(data, mean, std)}
+    learned = {"nll": nll_of(model, len(data["y"])), "nu": float(model.kernel.nu.numpy())}
+    return {"seconds": seconds, **learned, **common.hidden_scores(data, mean, std)}
+
+
+def coverage(job):
+    def intervals(data):
+        model = fit_exact(eigenpairs(data, None), data, 1.5, False)
+        mean, variance = (part.numpy().ravel() for part in model.predict_f(column(np.arange(len(data["truth"])))))
+        return common.normal_intervals(mean, np.sqrt(variance))
+
+    return common.coverage(job, intervals)
 
 
 def classifier(pairs, data, diagonal):
@@ -151,15 +163,16 @@ def cora(job):
             step()
         return model
 
-    seconds, model = common.timed(fit)
+    fits, model = common.several(fit, job["inner"])
     probabilities = model.predict_y(column(data["test"]))[0].numpy()
     return {
         "spectrum": spectrum,
-        "fits": [seconds],
+        "fits": fits,
         "elbo": float(model.elbo(given)),
         **common.class_scores(labels[data["test"]], probabilities / probabilities.sum(axis=1, keepdims=True)),
     }
 
 
 if __name__ == "__main__":
-    common.run({"traffic": traffic, "scaling": scaling, "cora": cora, "installation": common.installation})
+    jobs = {"traffic": traffic, "scaling": scaling, "coverage": coverage, "cora": cora}
+    common.run(jobs | {"installation": common.installation})

@@ -54,10 +54,14 @@ def predict(posterior, given, nodes):
     return np.concatenate(means), np.concatenate(stds)
 
 
-def noise_of(posterior):
+def value_of(parameter):
     import gpjax as gpx
 
-    return float(gpx.kernels.base.val(posterior.likelihood.obs_stddev)) ** 2
+    return gpx.kernels.base.val(parameter)
+
+
+def noise_of(posterior):
+    return float(value_of(posterior.likelihood.obs_stddev)) ** 2
 
 
 def traffic(job):
@@ -72,13 +76,25 @@ def traffic(job):
 def scaling(job):
     data = common.load(job)
 
-    def everything():
-        posterior, given, nll = fit_exact(kernel_of(data, None, 1.0, True), data)
-        return *predict(posterior, given, np.arange(len(data["truth"]))), nll
+    nu = (1.5, False) if job.get("learn_nu") else (1.0, True)
 
-    seconds, (mean, std, nll) = common.timed(everything)
-    return {"seconds": seconds, "nll": nll, **common.hidden_scores(data, mean, std)}
+    def everything():
+        posterior, given, nll = fit_exact(kernel_of(data, None, *nu), data)
+        return *predict(posterior, given, np.arange(len(data["truth"]))), nll, posterior
+
+    seconds, (mean, std, nll, posterior) = common.timed(everything)
+    learned = {"nll": nll, "nu": float(value_of(posterior.prior.kernel.smoothness))}
+    return {"seconds": seconds, **learned, **common.hidden_scores(data, mean, std)}
+
+
+def coverage(job):
+    def intervals(data):
+        posterior, given, _ = fit_exact(kernel_of(data, None, 1.5, False), data)
+        return common.normal_intervals(*predict(posterior, given, np.arange(len(data["truth"]))))
+
+    return common.coverage(job, intervals)
 
 
 if __name__ == "__main__":
-    common.run({"traffic": traffic, "scaling": scaling, "installation": common.installation})
+    jobs = {"traffic": traffic, "scaling": scaling, "coverage": coverage}
+    common.run(jobs | {"installation": common.installation})

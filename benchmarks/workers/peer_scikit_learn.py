@@ -98,14 +98,27 @@ def scaling(job):
     data = common.load(job)
 
     def everything():
-        model = fit_exact(eigenpairs(data, None), data, True)
+        model = fit_exact(eigenpairs(data, None), data, not job.get("learn_nu"))
         noise = model.kernel_.k2.noise_level
         batches = [model.predict(nodes[:, None], return_std=True) for nodes in common.in_batches(len(data["truth"]))]
         mean, std = (np.concatenate(parts) for parts in zip(*batches, strict=True))
         return mean, np.sqrt(std**2 - noise), model
 
     seconds, (mean, std, model) = common.timed(everything)
-    return {"seconds": seconds, "nll": nll_of(model, len(data["y"])), **common.hidden_scores(data, mean, std)}
+    learned = {"nll": nll_of(model, len(data["y"])), "nu": float(model.kernel_.k1.k2.nu)}
+    return {"seconds": seconds, **learned, **common.hidden_scores(data, mean, std)}
+
+
+def coverage(job):
+    warnings.simplefilter("ignore")
+
+    def intervals(data):
+        model = fit_exact(eigenpairs(data, None), data, False)
+        mean, std = model.predict(np.arange(len(data["truth"]))[:, None], return_std=True)
+        variance = np.maximum(std**2 - model.kernel_.k2.noise_level, 1e-12)  # of the process, not of observations
+        return common.normal_intervals(mean, np.sqrt(variance))
+
+    return common.coverage(job, intervals)
 
 
 def cora(job):
@@ -155,6 +168,7 @@ if __name__ == "__main__":
         {
             "traffic": traffic,
             "scaling": scaling,
+            "coverage": coverage,
             "cora": cora,
             "spreading": spreading,
             "installation": common.installation,

@@ -62,7 +62,8 @@ _WHILE_SEARCHING, _WITH_MANY = 1e-3, 1e-4
 _SAVED, _MORE_EVALUATIONS = 30, 5  # degrees that this saves, about, and evaluations that it adds
 _PER_FLOP = 1e-10  # seconds
 _PART = 200  # of many observed nodes, which are fitted first
-_MOST_PROBES = 128
+_NUMBERS_OF_PROBES = (24, 32, 48, 64, 96, 128)
+_MOST_PROBES = _NUMBERS_OF_PROBES[-1]
 _ITERATIONS = 25  # of conjugate gradients, about
 _ROUGH, _FINE = 0.5, 0.35  # errors of an optimum due to probes, relative to the data's: too large, and aimed at
 _SOON = 3.0  # seconds of products for a start that may not be needed
@@ -116,7 +117,7 @@ class MomentsEngine(Engine):
         self.longest_step = 2.0 if self._many else 0.7
         # An evidence that probes move by nats is not worth more evaluations, and the step that is left is taken: that
         # leads to the same parameters, to 1e-5, wherever rounding has led the search.
-        self.to_gain = 2e-4 if self._many else 1e-7
+        self.to_gain = 3e-5 if self._many else 1e-7
         self._errors: dict[str, Any] = {}
         self._information: Floats | None = None
         self._check_size()
@@ -458,5 +459,6 @@ def probe_errors(
     share = float((own_errors / known).max())
     if share <= _ROUGH or count >= _MOST_PROBES:
         return errors, accuracy, False
-    more = min(_MOST_PROBES, int(np.ceil(count * (share / _FINE) ** 2)))
+    # Few numbers to choose from: rounding, which differs between processes, must not decide on one probe more.
+    more = next(number for number in _NUMBERS_OF_PROBES if number >= min(count * (share / _FINE) ** 2, _MOST_PROBES))
     return errors, replace(accuracy, n_probes=more), True
