@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["small_matrix_threads"]
 
-_SMALL_MATRIX = 400
+_SMALL_MATRIX = 1200  # two threads gain nothing below, as NumPy, SciPy and torch each have their own, which wait busily
 
 
 @contextmanager
