@@ -115,8 +115,7 @@ def search_candidate(
 def _enough(objective: Any, engine: Engine, nearby: bool, to_gain: float | None) -> float:
     """Nats to be gained at which a search may stop: more while evaluations are rough, or the curvature is known."""
     if to_gain is None:
-        # Estimates have their own: what decides is that all processes end at the same parameters.
-        to_gain = max(_ENOUGH_NEARBY, objective.to_gain) if nearby and not engine.estimates else objective.to_gain
+        to_gain = max(_ENOUGH_NEARBY, objective.to_gain) if nearby else objective.to_gain
     return max(to_gain, _ENOUGH_TO_START) if engine.rough else to_gain
 
 
