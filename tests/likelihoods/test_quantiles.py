@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from graphmatern.likelihoods import Gaussian, Poisson, StudentT, find_quantile
+
 if TYPE_CHECKING:
     from graphmatern.likelihoods._numbers import Numeric
-
-from graphmatern.likelihoods import Gaussian, Poisson, StudentT, find_quantile
 
 
 @pytest.mark.parametrize("level", [0.001, 0.025, 0.5, 0.95, 0.9999])

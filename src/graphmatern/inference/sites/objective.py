@@ -98,7 +98,8 @@ class SiteObjective:
         self._weighing = MomentMatching(power=1.0) if matches else self._approximation
         self._weighed = False  # whether that has found a fixed point
         # Parameters that have been weighed and are likely, and their sites.
-        self._near, self._near_sites = np.empty((0, len(self.start))), list[Any]()
+        self._near_sites: list[Any] = []
+        self._near = np.empty((0, len(engine.coordinates) + len(self.coordinates)))
         self._state: SiteState | MatchedState | ClassState | None = None
         self._at: Floats | None = None  # where the sites are exact
         self._begin, self._best = None if sites is None else Sites(*sites), -np.inf
@@ -171,7 +172,7 @@ class SiteObjective:
             state = self._weighing.fit(latent, self._observed, self._begin, weighing=True, **options)
         self._weighed = True
         if self._best == -np.inf or state.evidence > self._best - _NEAR:
-            self._near = np.vstack([self._near.reshape(-1, len(theta)), theta])
+            self._near = np.vstack([self._near, theta])
             self._near_sites.append(state.sites)
         self._state, self._at = state, None
         return -state.evidence

@@ -199,11 +199,6 @@ class _WeightSpace(Conditioned):
         in_weights = count * self._leverage - np.einsum("sk,sk->s", images @ weights, images)
         return self._process.pull_back(0.5 * in_weights)
 
-    def _forms(self, forms: Floats, images: Floats) -> DataForms:
-        # With R = C − ΦWΦᵀ: vᵀRv = vᵀCv − Σ w (φᵀv)², v = C⁻¹y.
-        misfit = forms - (images * self._process.weights[:, None]).T @ images
-        return DataForms(forms, misfit, _Images(images))
-
     def _overlaps(self) -> Floats:
         """W^½ ΦᵀC⁻¹Φ W^½: its lower triangle, or its diagonal where there is nothing else."""
         raise NotImplementedError
@@ -350,6 +345,11 @@ class FeatureSpace(_WeightSpace):
         # φᵀC⁻¹y = W^(−½) B⁻¹ W^½ ΦᵀR⁻¹y, which is finite where w vanishes.
         positive = (self._process.weights > 0)[:, None]
         return self._forms(forms, np.divide(inner, self._scale[:, None], out=projected.copy(), where=positive))
+
+    def _forms(self, forms: Floats, images: Floats) -> DataForms:
+        # With R = C − ΦWΦᵀ: vᵀRv = vᵀCv − Σ w (φᵀv)², v = C⁻¹y.
+        misfit = forms - (images * self._process.weights[:, None]).T @ images
+        return DataForms(forms, misfit, _Images(images))
 
     def _overlaps(self) -> Floats:
         if self._inverse_factor is None:
