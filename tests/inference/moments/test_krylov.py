@@ -191,6 +191,36 @@ def test_rough_searches_end_where_exact_ones_do(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("few_are_many")
+def test_rounding_in_rough_evaluations_does_not_decide_where_exact_ones_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it differs between one process and several."""
+    times, at, rng = KrylovProcess.times, MomentsEngine.at, np.random.default_rng(8)
+    visited: list[tuple[bool, Floats]] = []
+
+    def otherwise(process: KrylovProcess, nodes: Any, columns: Floats) -> Floats:
+        image = times(process, nodes, columns)
+        single = process.operator.products._dtype.name == "float32"
+        return image * (1.0 + 1e-6 * rng.standard_normal(image.shape)) if single else image
+
+    def noted(engine: MomentsEngine, position: Floats) -> Any:
+        process = at(engine, position)
+        if isinstance(process, KrylovProcess):
+            visited.append((engine.rough, position.copy()))
+        return process
+
+    monkeypatch.setattr(MomentsEngine, "at", noted)
+    ends = []
+    for method in (times, otherwise):
+        monkeypatch.setattr(KrylovProcess, "times", method)
+        visited.clear()
+        gm.GraphGPRegressor(HUBS, SMOOTH, integrate=False, **OPTIONS).fit(NODES, VALUES)
+        last_rough = max(k for k, (rough, _) in enumerate(visited) if rough)
+        ends.append((visited[last_rough][1], visited[last_rough + 1][1]))
+    (rough, exactly), (other_rough, other_exactly) = ends
+    assert (rough != other_rough).any()
+    np.testing.assert_array_equal(exactly, other_exactly)
+
+
+@pytest.mark.usefixtures("few_are_many")
 def test_combinations_of_columns_are_not_solved_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made = observed()
     engine = MomentsEngine(problem(made), made.groups)

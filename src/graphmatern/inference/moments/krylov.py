@@ -54,8 +54,9 @@ class Accuracy:
     kernel : float
         Error of K, relative in spectral norm.
     data, probes, information, predictions : float
-        Residuals, relative. Those of the data enter derivatives as they are, those of probes are far below what single
-        probes differ by, and of the Fisher information no more than an idea is needed.
+        Residuals, relative. Those of the data enter derivatives as they are; those of probes are far below what single
+        probes differ by, so that fits agree to six digits on any number of processes; and of the Fisher information no
+        more than an idea is needed.
     n_informed : int
         Probes for the Fisher information.
     """
@@ -63,7 +64,7 @@ class Accuracy:
     n_probes: int = 16
     kernel: float = 1e-7
     data: float = 1e-6
-    probes: float = 1e-4
+    probes: float = 1e-5
     information: float = 1e-2
     predictions: float = 1e-9
     n_informed: int = 4
