@@ -266,10 +266,15 @@ def root_of(covariance: Floats) -> Floats:
     return np.asarray(scale[:, None] * la.cholesky(fixed, lower=True))
 
 
-def _squared_distances(one: Floats, other: Floats) -> Floats:
-    """Squared distances of all pairs; shape (n, m)."""
-    squared = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1) - 2.0 * one @ other.T
-    return np.asarray(np.maximum(squared, 0.0))
+def _overlaps(points: Floats) -> Floats:
+    """−log(1 + squared distance) of all pairs, shape (n, n); in place, as making room takes longer than the rest."""
+    squared = (points**2).sum(axis=1)
+    found = points @ (-2.0 * points.T)
+    found += squared[:, None]
+    found += squared
+    np.maximum(found, 0.0, out=found)
+    np.log1p(found, out=found)
+    return np.negative(found, out=found)
 
 
 # ---------------------------------------------------------------------- fewer points
@@ -297,7 +302,7 @@ def few_of(explored: Explored, count: int) -> tuple[Longs, Floats]:
     white = la.solve_triangular(root_of(covariance), (points - mean).T, lower=True).T
     # Herding (Welling 2009): each point is where the chosen ones so far represent the density worst. A point with much
     # weight is chosen again and again. The kernel has no scale, so that tails are represented as well as the middle.
-    overlap = -np.log1p(_squared_distances(white, white))
+    overlap = _overlaps(white)
     wanted, had = overlap @ weights, np.zeros(len(points))
     times = np.zeros(len(points))
     for number in range(count):
