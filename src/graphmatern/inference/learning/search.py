@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphmatern.errors import KernelError, NumericalError, ResourceError
-from graphmatern.inference.learning.optimize import Optimum, find_minimum
+from graphmatern.inference.learning.optimize import Optimum, find_minimum, with_curvature
 from graphmatern.inference.learning.parameters import information_with_priors, with_priors
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.inference.sites.objective import SiteObjective
@@ -131,7 +131,7 @@ def _without_last_digits(position: Floats, curvature: Floats) -> tuple[Floats, F
     """
     error = 2.0 ** np.floor(-0.5 * np.log2(np.diag(curvature)))  # about a standard error, the others known
     # Of the curvature it is the root that is rounded, as any root's square is a curvature.
-    root = _rounded(error[:, None] * np.linalg.cholesky(curvature), _CURVATURE_DIGITS)
+    root = _rounded(error[:, None] * np.linalg.cholesky(with_curvature(curvature)), _CURVATURE_DIGITS)
     np.fill_diagonal(root, np.maximum(np.diag(root), _CURVATURE_DIGITS))
     root /= error[:, None]
     return error * _rounded(position / error, _DIGITS), np.asarray(root @ root.T)
