@@ -191,7 +191,7 @@ def test_rough_searches_end_where_exact_ones_do(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("few_are_many")
-def test_rounding_in_rough_evaluations_does_not_decide_what_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounding_in_rough_evaluations_does_not_decide_where_exact_ones_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it differs between one process and several."""
     times, at, rng = KrylovProcess.times, MomentsEngine.at, np.random.default_rng(8)
     visited: list[tuple[bool, Floats]] = []
@@ -214,7 +214,7 @@ def test_rounding_in_rough_evaluations_does_not_decide_what_is_learned(monkeypat
         visited.clear()
         gm.GraphGPRegressor(HUBS, SMOOTH, integrate=False, **OPTIONS).fit(NODES, VALUES)
         last_rough = max(k for k, (rough, _) in enumerate(visited) if rough)
-        ends.append((visited[last_rough][1], np.array([position for _, position in visited[last_rough + 1 :]])))
+        ends.append((visited[last_rough][1], visited[last_rough + 1][1]))
     (rough, exactly), (other_rough, other_exactly) = ends
     assert (rough != other_rough).any()
     np.testing.assert_array_equal(exactly, other_exactly)

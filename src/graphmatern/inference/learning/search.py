@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphmatern.errors import KernelError, NumericalError, ResourceError
-from graphmatern.inference.learning.optimize import Optimum, find_minimum, with_curvature
+from graphmatern.inference.learning.optimize import Optimum, find_minimum
 from graphmatern.inference.learning.parameters import information_with_priors, with_priors
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.inference.sites.objective import SiteObjective
@@ -37,7 +37,6 @@ _ENOUGH_TO_START = 1e-2  # nats to be gained at which a search for a start may s
 _ENOUGH_NEARBY = 2e-4  # at which one with a good picture of the curvature may
 _ROUNDS = 4  # restarts of the sites, at most
 _DIGITS = 2.0**-4  # of a standard error, that a rough search is trusted with
-_CURVATURE_DIGITS = 2.0**-7  # of its curvature, whose root is relative to standard errors
 
 
 def objective_of(engine: Engine, problem: Problem, known: Known | None) -> Any:
@@ -108,7 +107,7 @@ def search_candidate(
                 break
             start, hessian = optimum.position, hessian if curvature is None else curvature
             if curvature is not None:
-                start, hessian = _without_last_digits(start, curvature)
+                start = _without_last_digits(start, curvature)
         if not problem.exact:  # what was approximate on the way is to be exact now
             objective.finish()
             value, gradient = penalised(optimum.position)
@@ -123,22 +122,14 @@ def _enough(objective: Any, engine: Engine, nearby: bool, to_gain: float | None)
     return max(to_gain, _ENOUGH_TO_START) if engine.rough else to_gain
 
 
-def _without_last_digits(position: Floats, curvature: Floats) -> tuple[Floats, Floats]:
-    """A position to a fraction of its standard errors, and a curvature as exact as that.
+def _without_last_digits(position: Floats, curvature: Floats) -> Floats:
+    """A position to a fraction of its standard errors.
 
     Rough evaluations are made in single precision, and differ in their last digits between one process and several.
-    Exact searches that begin at the same place, with the same idea of the curvature, end at the same place.
+    Exact searches that begin at the same place end at the same place.
     """
-    error = 2.0 ** np.floor(-0.5 * np.log2(np.diag(curvature)))  # about a standard error, the others known
-    # Of the curvature it is the root that is rounded, as any root's square is a curvature.
-    root = _rounded(error[:, None] * np.linalg.cholesky(with_curvature(curvature)), _CURVATURE_DIGITS)
-    np.fill_diagonal(root, np.maximum(np.diag(root), _CURVATURE_DIGITS))
-    root /= error[:, None]
-    return error * _rounded(position / error, _DIGITS), np.asarray(root @ root.T)
-
-
-def _rounded(numbers: Floats, unit: float) -> Floats:
-    return np.asarray(unit * np.round(numbers / unit))
+    unit = _DIGITS * 2.0 ** np.floor(-0.5 * np.log2(np.diag(curvature)))
+    return np.asarray(unit * np.round(position / unit))
 
 
 def _start_of_simpler(problem: Problem, engine: Engine) -> Floats | None:
