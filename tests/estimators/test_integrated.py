@@ -224,3 +224,18 @@ def test_both_laplacians_have_their_share() -> None:
     own = scaled if both.normalized_ else plain
     pd.testing.assert_frame_equal(both.hyperparameters_, own.hyperparameters_)
     assert "Laplacians" not in plain.summary()
+
+
+def test_the_summary_says_what_the_data_cannot_tell() -> None:
+    parts = gm.Graph.from_adjacency(np.kron(np.eye(2), np.ones((4, 4)) - np.eye(4)))
+    few = gm.GraphGPRegressor(parts, integrate=True).fit([0, 1, 3], [1.0, 2.0, 4.0])
+    assert "the data say little about nu, lengthscale" in few.summary()
+    assert "no data in the components of 4 nodes, where the prior predicts" in few.summary()
+    assert "all values are the same" not in few.summary()
+    same = gm.GraphGPRegressor(parts, integrate=True).fit([0, 5], [3.0, 3.0])
+    assert "all values are the same" in same.summary()
+    assert gm.GraphGPRegressor(parts).fit([2], [3.0]).summary().startswith("1 observation on")
+    city = gm.make_roads(150, seed=0)
+    smooth = gm.Matern(nu=2, lengthscale=10).on(city).sample(random_state=0).numpy()[0]
+    many = gm.GraphGPRegressor(city, integrate=True).fit(city.nodes, smooth)
+    assert "doubt" not in many.summary()

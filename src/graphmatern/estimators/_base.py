@@ -20,7 +20,7 @@ from graphmatern.io import check_target
 from graphmatern.kernels import current_label
 from graphmatern.metrics import half_width
 from graphmatern.plotting import plot_hyperparameters
-from graphmatern.report import write_page
+from graphmatern.report import counted, write_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +48,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
 
     graph: Graph
     informed_: NDArray[np.bool_]
+    _data: Any
     _fit: Fit
     _fit_options: dict[str, Any]
     _standard_errors: dict[str, float] | None
@@ -341,6 +342,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         if fit.at_bounds:
             known = "" if fit.integrated is not None else ": no standard error"
             lines.append(f"bounds    {', '.join(fit.at_bounds)} ended at a bound{known}")
+        lines += self._doubts()
         if fit.n_clipped:
             lines.append(f"negative sites were set to 0 in {fit.n_clipped} steps")
         report = fit.report
@@ -357,6 +359,19 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             error, count = report["evidence_error"], report["probes"]
             what = ", ".join(moved) or "nothing"
             lines.append(f"estimated the evidence ± {error:.1f}, from {count} probes, which may have moved {what}")
+        return lines
+
+    def _doubts(self) -> list[str]:
+        """Lines of a summary about what the data cannot tell."""
+        lines = []
+        values = getattr(self._data, "y", None)  # labels are no numbers
+        if values is not None and np.nanmin(values) == np.nanmax(values):
+            lines.append("doubt     all values are the same: how much they vary is not known")
+        if self._fit.unlearned:
+            lines.append(f"doubt     the data say little about {', '.join(self._fit.unlearned)}: the priors decide")
+        if not self.informed_.all():
+            count = int((~self.informed_).sum())
+            lines.append(f"doubt     no data in the components of {counted(count, 'node')}, where the prior predicts")
         return lines
 
     def _repr_html_(self) -> str:

@@ -25,6 +25,7 @@ from graphmatern.estimators._report import classes_content
 from graphmatern.inference import learned_temperature, tempered
 from graphmatern.metrics import accuracy, classification_report
 from graphmatern.plotting import plot_classes
+from graphmatern.report import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -377,7 +378,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
             effects = [f"mean      {', '.join(words)}"]
         return "\n".join(
             [
-                f"{len(self._data.nodes):,} labels on {self.graph!r}",
+                f"{counted(len(self._data.nodes), 'label')} on {self.graph!r}",
                 f"classes   {shares}",
                 f"inference {self.inference_} ({self.inference_reason_})",
                 f"kernel    {self.kernel_!r}",

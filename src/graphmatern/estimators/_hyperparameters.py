@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from graphmatern.estimators._ranges import CORRELATION, Ranges, rule_of_thumb
-from graphmatern.inference import Component, Integrated
+from graphmatern.inference import Component, Integrated, weighted_quantiles
 from graphmatern.kernels import current_label, part_named
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["hyperparameter_draws", "hyperparameter_table", "integrated_from_state", "integrated_state", "table_lines"]
 
+_LEVELS = np.array([0.025, 0.5, 0.975])
 _STRATA = ndtri((np.arange(200) + 0.5) / 200)  # of a standard normal variable
 
 
@@ -100,21 +101,12 @@ def hyperparameter_table(
     for name, numbers in values.items():
         mean = float(weights @ numbers)
         spread = float(np.sqrt(weights @ (numbers - mean) ** 2))
-        low, median, high = _quantiles(numbers, weights, (0.025, 0.5, 0.975))
+        low, median, high = weighted_quantiles(numbers, weights, _LEVELS)
         rows[name] = [mode[name], mean, spread, low, median, high]
     columns = ["mode", "mean", "sd", "2.5%", "50%", "97.5%"]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("parameter")
     table.attrs["range"] = "rule of thumb" if spectrum is None else "measured"
     return table
-
-
-def _quantiles(values: Floats, weights: Floats, levels: tuple[float, ...]) -> list[float]:
-    """Weighted quantiles, between the middles of the steps."""
-    if not np.isfinite(values).all():
-        return [float("nan")] * len(levels)
-    order = np.argsort(values)
-    middle = np.cumsum(weights[order]) - 0.5 * weights[order]
-    return [float(np.interp(level, middle, values[order])) for level in levels]
 
 
 def table_lines(table: pd.DataFrame) -> list[str]:

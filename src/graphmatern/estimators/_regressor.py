@@ -39,6 +39,7 @@ from graphmatern.inference import (
     with_default_priors,
 )
 from graphmatern.likelihoods import Gaussian, Numeric
+from graphmatern.report import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -431,7 +432,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
             matched = self.likelihood_.approximation == "moments"
             evidence = "approximate log evidence" if matched else "evidence lower bound"
         lines = [
-            f"{int((~np.isnan(self._data.y)).sum()):,} observations on {self.graph!r}",
+            f"{counted(int((~np.isnan(self._data.y)).sum()), 'observation')} on {self.graph!r}",
             f"engine    {self.engine_} ({self.engine_reason_})",
             f"kernel    {self.kernel_!r}",
             spread,

@@ -19,6 +19,7 @@ from graphmatern.inference.process import Conditioned, DataForms, Engine, Predic
 from graphmatern.inference.sites.classes import sites_of_labels
 from graphmatern.inference.spectral.engine import eigenpairs_used
 from graphmatern.inference.temperature import learned_temperature, tempered
+from graphmatern.inference.weighted import weighted_quantiles
 
 __all__ = [
     "ENGINES",
@@ -63,5 +64,6 @@ __all__ = [
     "sparse_solve",
     "tempered",
     "update_weights",
+    "weighted_quantiles",
     "with_default_priors",
 ]

@@ -22,10 +22,32 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Normals", "Weighted"]
+__all__ = ["Normals", "Weighted", "weighted_quantiles"]
 
 _Posterior = TypeVar("_Posterior")
 _LEAST = 1e-300  # variance, so that none is divided by 0
+
+
+def weighted_quantiles(values: Floats, weights: Floats, levels: Floats) -> Floats:
+    """Quantiles of weighted values, between the middles of the steps; NaN where a value is not known.
+
+    Parameters
+    ----------
+    values, weights : ndarray, shape (n,)
+        The values, and their weights, which add up to 1.
+    levels : ndarray, shape (k,)
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> weighted_quantiles(np.array([3.0, 1.0, 2.0]), np.array([0.25, 0.25, 0.5]), np.array([0.5])).tolist()
+    [2.0]
+    """
+    if not np.isfinite(values).all():
+        return np.full(len(levels), np.nan)
+    order = np.argsort(values)
+    middle = np.cumsum(weights[order]) - 0.5 * weights[order]
+    return np.interp(levels, middle, values[order])
 
 
 class Normals:

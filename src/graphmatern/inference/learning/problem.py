@@ -9,6 +9,7 @@ import numpy as np
 
 from graphmatern.inference.learning.optimize import Optimum, curvature
 from graphmatern.inference.learning.parameters import PriorsAndBounds
+from graphmatern.inference.weighted import weighted_quantiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Fit", "Known", "Problem", "Search"]
 
 _LEAST_CURVATURE = 1e-4  # in nats, per squared logarithm: less is not a peak, but rounding
+_AS_WIDE = 0.9  # of the prior's 95 % interval: data that narrow it less than this say little
 _UPDATES = 10  # of the sites, about, at one set of parameters
 
 
@@ -242,6 +244,21 @@ class Fit:
         """Parameters that ended at a bound."""
         pairs = zip(self.coordinates, self.optimum.position, strict=True)
         return [one.label for one, x in pairs if x <= one.low + 1e-6 or x >= one.high - 1e-6]
+
+    @property
+    def unlearned(self) -> list[str]:
+        """Parameters of which the data say little: after integration they are about as uncertain as their priors."""
+        if self.integrated is None:
+            return []
+        found, ends = [], np.array([0.025, 0.975])
+        for one in self.coordinates:
+            if one.prior is None or one.label not in self.integrated.draws:
+                continue
+            before = np.clip(one.prior.quantile(ends), one.low, one.high)
+            after = weighted_quantiles(self.integrated.draws[one.label], self.integrated.weights, ends)
+            if np.diff(np.log(after)) >= _AS_WIDE * np.diff(np.log(one.value(before))):
+                found.append(one.label)
+        return found
 
     def standard_errors(self) -> dict[str, float]:
         """Standard errors of the logarithms of what was learned, from the curvature.
