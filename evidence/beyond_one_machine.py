@@ -45,7 +45,7 @@ SETTINGS = {
     "OMP_NUM_THREADS": "1",
 }
 KINDS = {"power-law": True, "road-like": False}  # and which Laplacian suits them
-WIDTH, DEGREE = 16, 12  # of the block and of the polynomial whose time is taken
+WIDTH, DEGREE = 16, 6  # of the block and of the polynomial whose time is taken
 
 
 # ---------------------------------------------------------------------- graphs in files

@@ -115,7 +115,7 @@ class MomentsEngine(Engine):
         self._tolerance = self.accuracy.kernel if self._many else TOLERANCE
         # Further away, moments of higher degrees are needed, perhaps for nothing.
         self.longest_step = 2.0 if self._many else 0.7
-        # An evidence that probes move by nats is not worth more evaluations, and the step that is left is taken.
+        # An evidence that probes move by nats is not worth more evaluations; what is left is settled by derivatives.
         self.to_gain = 1e-3 if self._many else 1e-7
         self._errors: dict[str, Any] = {}
         self._information: Floats | None = None
