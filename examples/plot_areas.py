@@ -3,8 +3,8 @@ Relative risks by district
 ==========================
 
 Cases by district, and how many were expected. Small districts have few cases, so their raw rates say little; neighbours
-help. BYM2 learns how much of the variation neighbours share, and gives every district a relative risk, an interval,
-and the probability that its risk is above 1.
+help. BYM2 learns how much of the variation neighbours share, and gives every district a relative risk, an interval, and
+the probability that its risk is above 1.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Topics of papers from their citations
 =====================================
 
-Cora: 2,485 papers, linked where one cites the other. The topics of 140 are known; what are the others about?
-Only the citations are used, not the words.
+Cora: 2,485 papers, linked where one cites the other. The topics of 140 are known; what are the others about? Only the
+citations are used, not the words.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Features and the graph
 ======================
 
-Papers cite each other, and contain words. Neither is enough: here six citations in ten are random, and every paper has a
-handful of words, half of them from other topics. A process with a part on the graph and a part on words that are
+Papers cite each other, and contain words. Neither is enough: here six citations in ten are random, and every paper has
+a handful of words, half of them from other topics. A process with a part on the graph and a part on words that are
 smoothed over the citations uses both.
 """
 

@@ -3,8 +3,8 @@ A million nodes
 ===============
 
 For a Matérn kernel with integer smoothness the precision matrix is sparse, and so is its Cholesky factor on road-like
-graphs. A fit then takes seconds where a dense matrix would not fit into memory. Here the city has 20,000 junctions, so that
-this page is built quickly: set ``GRAPHMATERN_NODES=1000000`` to run it at full size.
+graphs. A fit then takes seconds where a dense matrix would not fit into memory. Here the city has 20,000 junctions, so
+that this page is built quickly: set ``GRAPHMATERN_NODES=1000000`` to run it at full size.
 """
 
 import os

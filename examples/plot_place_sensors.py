@@ -2,8 +2,8 @@
 Where to put the next sensors
 =============================
 
-A city has 15 sensors and money for 12 more. At which junctions? Each criterion gives its own answer; later days show how
-much predictions improve.
+A city has 15 sensors and money for 12 more. At which junctions? Each criterion gives its own answer; later days show
+how much predictions improve.
 """
 
 import matplotlib.pyplot as plt

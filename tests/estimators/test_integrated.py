@@ -219,18 +219,18 @@ def test_both_laplacians_have_their_share() -> None:
     assert {one.normalized for one in integrated.components} == {False, True}
     expected = (1.0 - share) * plain.predict_proba() + share * scaled.predict_proba()
     assert np.abs(both.predict_proba() - expected).max() < 0.01
-    assert "Laplacians plain" in both.summary()
+    assert "Laplacian plain" in both.summary()
     # The table is that of the Laplacian with more evidence.
     own = scaled if both.normalized_ else plain
     pd.testing.assert_frame_equal(both.hyperparameters_, own.hyperparameters_)
-    assert "Laplacians" not in plain.summary()
+    assert "Laplacian" not in plain.summary()
 
 
-def test_the_summary_says_what_the_data_cannot_tell() -> None:
+def test_the_summary_says_what_the_data_leave_open() -> None:
     parts = gm.Graph.from_adjacency(np.kron(np.eye(2), np.ones((4, 4)) - np.eye(4)))
     few = gm.GraphGPRegressor(parts, integrate=True).fit([0, 1, 3], [1.0, 2.0, 4.0])
     assert "the data say little about nu, lengthscale" in few.summary()
-    assert "no data in the components of 4 nodes, where the prior predicts" in few.summary()
+    assert "4 nodes are in components without data: predictions there are the prior's" in few.summary()
     assert "all values are the same" not in few.summary()
     same = gm.GraphGPRegressor(parts, integrate=True).fit([0, 5], [3.0, 3.0])
     assert "all values are the same" in same.summary()
@@ -238,4 +238,4 @@ def test_the_summary_says_what_the_data_cannot_tell() -> None:
     city = gm.make_roads(150, seed=0)
     smooth = gm.Matern(nu=2, lengthscale=10).on(city).sample(random_state=0).numpy()[0]
     many = gm.GraphGPRegressor(city, integrate=True).fit(city.nodes, smooth)
-    assert "doubt" not in many.summary()
+    assert "caution" not in many.summary()

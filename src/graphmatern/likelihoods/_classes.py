@@ -146,7 +146,7 @@ class _PerClass(Categorical):
 
     def __init__(self, n_classes: int) -> None:
         faults = FaultList(f"no {type(self).__name__} was made", LikelihoodError)
-        check_whole("n_classes", n_classes, faults, minimum=2, remedy="There must be a choice.")
+        check_whole("n_classes", n_classes, faults, minimum=2, remedy="Give at least two classes.")
         faults.raise_if_any()
         super().__init__()
         self.n_classes = self.n_latents = int(n_classes)
@@ -182,8 +182,8 @@ class MultinomialProbit(_PerClass):
     """The class for which f_c + ε_c is largest, with independent ε ~ N(0, 1): one latent process for each class.
 
     With two classes this is probit regression on (f_1 − f_0) / √2. Its sites keep the correlation between classes
-    (`graphmatern.inference.sites.classes`), which only they make up: each observation says that some differences of
-    processes are positive, and nothing of their level.
+    (`graphmatern.inference.sites.classes`): each observation says that some differences of processes are positive, and
+    nothing about their level.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ class _WithDerivatives(torch.autograd.Function):
 class RobustMax(_PerClass):
     """The class whose latent process is largest, except that labels are wrong with probability ε.
 
-    p(y | f) = 1 − ε where f_y is the largest, ε / (n_classes − 1) elsewhere. Expectations need the probability that
+    p(y | f) = 1 − ε if f_y is the largest, otherwise ε / (n_classes − 1). Expectations need the probability that
     f_y is the largest of independent Gaussians: one integral, of a product of distribution functions, by quadrature.
 
     Parameters

@@ -35,7 +35,7 @@ class ZeroInflatedPoisson(Counts):
     zeros : float
         Share of excess zeros, in [0, 1).
     fixed : iterable of str
-        ``("zeros",)`` holds it.
+        ``("zeros",)`` holds it fixed.
 
     Examples
     --------
@@ -115,7 +115,7 @@ class GammaNoise(Numeric):
     dispersion : float
         Squared coefficient of variation: the standard deviation of y is √dispersion times its mean.
     fixed : iterable of str
-        ``("dispersion",)`` holds it.
+        ``("dispersion",)`` holds it fixed.
 
     Examples
     --------
