@@ -12,7 +12,7 @@ import numpy as np
 from graphmatern.errors import GraphMaternError, MissingLibraryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -149,8 +149,8 @@ class Processes:
         self._comm.Alltoallv((ordered, width * counts), (found, width * incoming))
         return found
 
-    def swap(self, sent: NDArray[Any], counts: Longs, received: NDArray[Any], incoming: Longs) -> Callable[[], None]:
-        """Begin to send rows to some processes and to receive others from them; returns what waits for the end.
+    def swap(self, sent: NDArray[Any], counts: Longs, received: NDArray[Any], incoming: Longs) -> None:
+        """Send rows to some processes, and receive others from them.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class Processes:
         for block, sizes, begin in ((received, incoming, self._comm.Irecv), (sent, counts, self._comm.Isend)):
             parts = np.split(block, np.cumsum(sizes)[:-1])
             requests += [begin(parts[other], other) for other in np.flatnonzero(sizes).tolist()]
-        return lambda: _load_mpi().Request.Waitall(requests)
+        _load_mpi().Request.Waitall(requests)
 
     def abort(self) -> None:
         """End all processes, now."""

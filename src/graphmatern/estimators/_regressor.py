@@ -91,9 +91,9 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         likelihood object (`graphmatern.likelihoods`) sets starting values and fixes parameters. Counts are fitted by
         variational inference, noise with outliers by expectation propagation. Predictions are of the response: for
         counts, the rate at exposure 1. Coefficients of the mean have a flat prior with Gaussian noise, otherwise a
-        normal one of standard deviation 10, in units of f per standard deviation of the covariate. To change it, use
-        ``priors={"coefficients": gm.Normal(1.0)}``, or a covariate's name or "(constant)" instead of "coefficients",
-        in units of f (of y for measurements).
+        normal one, in units of f per standard deviation of the covariate: of standard deviation 10 with outliers, of
+        2.5 on logarithms and logits. To change it, use ``priors={"coefficients": gm.Normal(1.0)}``, or a covariate's
+        name or "(constant)" instead of "coefficients", in units of f (of y for measurements).
     <optimizer>
     <max_iterations>
     <learning_rate>

@@ -316,8 +316,8 @@ class Counts(Numeric):
     in_own_units: ClassVar[bool] = True
 
     def typical_latent(self, y: Floats, exposure: Floats) -> float:
-        """Log of the average rate."""
-        return math.log((float(y.sum()) + 0.5) / float(exposure.sum()))
+        """Log of the rate with one more event than there were, as there may be none."""
+        return math.log((float(y.sum()) + 1.0) / float(exposure.sum()))
 
     def note_faults(self, y: Floats, faults: FaultList) -> None:
         """Note as faults what is not a count."""

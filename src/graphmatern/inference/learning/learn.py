@@ -262,10 +262,6 @@ def _learn_candidate(
     else:
         engine = make()
     optimum, objective, penalised = search_candidate(problem, engine, known, hint)
-    if engine.estimates:
-        # Rounding alone leads conjugate gradients, and with them the search, along slightly different ways. The last
-        # step, which costs nothing, takes these to one place.
-        optimum = optimum.ahead()
     count = len(engine.coordinates)
     bounded = engine.bounded(optimum.position[:count]) if known is None and problem.search.optimizer else None
     if bounded is not None:
