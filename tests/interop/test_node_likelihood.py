@@ -224,3 +224,9 @@ def test_distributions_of_binomial_and_zero_inflated_counts() -> None:
     assert likelihood(q, trials=trials).mean.shape[-1] == 3
     with pytest.raises(LikelihoodError, match="must be left out except for binomial"):
         NodeLikelihood(inflated).expected_log_prob(y, q, trials=trials)
+
+
+def test_other_likelihoods_are_refused_at_once() -> None:
+    other: Any = gpytorch.likelihoods.GaussianLikelihood()
+    with pytest.raises(LikelihoodError, match=r"received a gpytorch GaussianLikelihood.*need no NodeLikelihood"):
+        gm.interop.NodeLikelihood(other)

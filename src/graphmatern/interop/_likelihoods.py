@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gpytorch
 import torch
 from torch import distributions
 
 from graphmatern import likelihoods
-from graphmatern._validation import FaultList, abbreviate
+from graphmatern._validation import FaultList, abbreviate, described
 from graphmatern.errors import LikelihoodError
-from graphmatern.likelihoods import Categorical
-
-if TYPE_CHECKING:
-    from graphmatern.likelihoods import Likelihood
+from graphmatern.likelihoods import Categorical, Likelihood
 
 __all__ = ["NodeLikelihood"]
 
@@ -45,6 +42,10 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
 
     def __init__(self, likelihood: Likelihood) -> None:
         super().__init__()
+        if not isinstance(likelihood, Likelihood):
+            faults = FaultList("no NodeLikelihood was made", LikelihoodError)
+            remedy = "Use one of gm.likelihoods, such as Poisson(); GPyTorch's own need no NodeLikelihood."
+            raise faults.raise_now("likelihood", "must be a graphmatern likelihood", described(likelihood), remedy)
         self.likelihood = likelihood
 
     def _marginals(self, function_dist: Any) -> tuple[torch.Tensor, torch.Tensor]:

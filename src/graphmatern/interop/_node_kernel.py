@@ -195,7 +195,7 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         if not (all(map(domain.contains, numbers.detach().flatten().tolist())) and constraint.check(numbers)):
             faults = FaultList("the NodeKernel was left as it was", KernelError)
             rule = f"{domain.rule} and satisfy {constraint!r}"
-            raise faults.raise_now(name, rule, abbreviate(numbers.flatten().tolist()), "Choose such a value.")
+            raise faults.raise_now(name, rule, abbreviate(numbers.flatten().tolist()), "Choose a value in this range.")
         self.initialize(**{f"raw_{name}": constraint.inverse_transform(numbers)})
 
     def __getattr__(self, name: str) -> Any:
