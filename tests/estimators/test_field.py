@@ -214,7 +214,7 @@ def test_a_fit_that_stops_early_says_so() -> None:
 
 def test_bad_options() -> None:
     table = wave_table(4)
-    with pytest.raises(KernelError, match="whole grids only"):
+    with pytest.raises(KernelError, match="complete grids"):
         gm.GraphFieldRegressor(CITY, engine="kronecker").fit(with_holes(table, 0.3))
     with pytest.raises(KernelError, match="`time_kernel` must be a GPyTorch kernel"):
         gm.GraphFieldRegressor(CITY, time_kernel=KERNEL).fit(table)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import graphmatern as gm
 from graphmatern.errors import KernelError, NumericalError, NumericalWarning
 from graphmatern.inference import MarkovPrecision, Observations, Optimum, PriorsAndBounds, Problem, Search
-from graphmatern.inference.learning.optimize import curvature, find_minimum
+from graphmatern.inference.learning.optimize import curvature, find_minimum, settle
 from graphmatern.inference.learning.parameters import Coordinate
 from graphmatern.inference.learning.rehearsal import is_large, neighbourhood, part_of_graph, rehearse
 from graphmatern.inference.learning.search import search_minimum
@@ -452,3 +454,42 @@ def test_the_last_step_leads_from_where_a_search_stopped_to_the_optimum() -> Non
     np.testing.assert_allclose(found.ahead().position, there, atol=1e-12)
     assert found.ahead().value == found.value
     assert found.ahead().left is None
+
+
+def skewed_bowl(x: Any) -> tuple[float, Any]:
+    """Least at 0."""
+    slanted = np.array([[1.0, 0.4], [0.2, 0.7]])
+    along = slanted @ x
+    return float(np.sum(np.exp(along) - along)), slanted.T @ (np.exp(along) - 1.0)
+
+
+@pytest.mark.parametrize("high", [5.0, -0.3])
+def test_searches_that_settle_end_at_one_place_wherever_they_began(high: float) -> None:
+    """Also at a bound, and with curvatures that are off."""
+    bounds = [(-5.0, 5.0), (-5.0, high)]
+    least = brentq(lambda x: skewed_bowl(np.array([x, high]))[1][0], -5.0, 5.0) if high < 0.0 else 0.0
+    for start, scale in (([0.1, -0.4], 0.7), ([-0.3, -0.5], 1.5)):
+        guess = scale * curvature(skewed_bowl, np.array(start))
+        found = find_minimum(skewed_bowl, np.array(start), bounds, method="bfgs", hessian=guess, to_gain=0.01)
+        settled = settle(skewed_bowl, found, bounds)
+        assert np.abs(found.position - [least, min(high, 0.0)]).max() > 1e-3
+        assert found.n_evaluations < settled.n_evaluations <= found.n_evaluations + 6
+        np.testing.assert_allclose(settled.ahead().position, [least, min(high, 0.0)], atol=1e-6)
+
+
+def test_a_search_settles_no_further_than_derivatives_are_known() -> None:
+    rng, start = np.random.default_rng(0), np.array([0.02, 0.02])
+
+    def rough(x: Any) -> tuple[float, Any]:
+        value, gradient = skewed_bowl(x)
+        return value, gradient * (1.0 + 0.5 * rng.standard_normal(2)) + 1e-4 * rng.standard_normal(2)
+
+    bounds = [(-5.0, 5.0)] * 2
+    found = find_minimum(rough, start, bounds, method="bfgs", hessian=np.eye(2), to_gain=1.0)
+    settled = settle(rough, found, bounds)
+    assert settled.n_evaluations < found.n_evaluations + 6
+    assert found.left is not None
+    assert settled.left is not None
+    assert np.abs(settled.left).max() <= np.abs(found.left).max()
+    unknown = replace(found, left=None)
+    assert settle(rough, unknown, bounds) is unknown

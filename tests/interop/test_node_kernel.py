@@ -386,7 +386,7 @@ def test_types_too_coarse_for_the_nodes() -> None:
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(KernelError, match="must be one of our kernels"):
+    with pytest.raises(KernelError, match="must be a graphmatern kernel"):
         NodeKernel(GRAPH, gpytorch.kernels.RBFKernel())
     with pytest.raises(KernelError, match="lenghtscale_prior"):
         NodeKernel(GRAPH, lenghtscale_prior=gpytorch.priors.GammaPrior(3.0, 1.0))

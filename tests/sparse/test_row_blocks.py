@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from graphmatern.sparse import AddedRows, Rows, SharedRows, signs_of
+from graphmatern.sparse import Rows, SplitRows, signs_of
 
 
 @pytest.mark.parametrize("first", [0, 3, 60, 64, 130])
@@ -40,21 +40,20 @@ def test_all_rows_are_here() -> None:
     assert rows.n_each == 4
 
 
+@pytest.mark.parametrize("n", [2_500, 3_000])
 @pytest.mark.parametrize("single", [False, True])
-def test_a_product_in_two_parts_is_that_of_the_whole(single: bool) -> None:
+def test_a_product_in_two_parts_is_that_of_the_whole(n: int, single: bool) -> None:
     rng = np.random.default_rng(0)
-    whole = rng.standard_normal((30, 30)) * (rng.random((30, 30)) < 0.2)
-    n, kind = 18, np.dtype("float32" if single else "float64")
-    own, others = SharedRows(sp.csr_array(whole[:n, :n]), 1), AddedRows(sp.csr_array(whole[:n, n:]))
-    if single:
-        own, others = own.single(), others.single()
-    current: Any = rng.standard_normal((30, 5)).astype(kind)
+    whole: Any = sp.random_array((3_000, 3_000), density=0.003, format="csr", rng=rng)
+    kind = np.dtype("float32" if single else "float64")
+    parts = SplitRows(whole[:n, :n], whole[:n, n:])
+    parts = parts.single() if single else parts
+    current: Any = rng.standard_normal((3_000, 5)).astype(kind)
     previous: Any = rng.standard_normal((n, 5)).astype(kind)
     totals: Any = rng.standard_normal((2, n, 5)).astype(kind)
     expected = 2.0 * (whole @ current)[:n] - previous
     added = totals + np.array([0.5, -3.0])[:, None, None] * expected
-    own.combine(current[:n], previous, (2.0, 0.0, -1.0), totals, [0.5, -3.0])
-    others.add(current[n:], previous, 2.0, totals, [0.5, -3.0])
+    parts.combine(current[:n], current[n:], previous, (2.0, 0.0, -1.0), totals, [0.5, -3.0])
     tolerance = 1e-5 if single else 1e-13
     np.testing.assert_allclose(previous, expected, rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(totals, added, rtol=tolerance, atol=tolerance)

@@ -1,4 +1,4 @@
-"""Rows of other processes that products need: fetched before every product, while one's own rows are multiplied."""
+"""Rows of other processes that products need, fetched before every product."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from graphmatern.distributed._processes import Processes
@@ -41,25 +39,13 @@ class Halo:
         self._counts, self._incoming = sent.incoming, sent.counts
         self._room: dict[str, NDArray[Any]] = {}
 
-    def begin(self, block: NDArray[Any]) -> Callable[[], NDArray[Any]]:
-        """Begin to fetch rows, of blocks that all processes have; returns what waits for them, shape (n_ghosts, k).
-
-        They lie in memory that the next call overwrites.
-        """
-        sent = self._of("sent", block, len(self._asked))
-        np.take(block, self._asked, axis=0, out=sent)
-        found = self._of("found", block, len(self.ghosts))
-        wait = self._processes.swap(sent, self._counts, found, self._incoming)
-
-        def end() -> NDArray[Any]:
-            wait()
-            return found
-
-        return end
-
     def fetch(self, block: NDArray[Any]) -> NDArray[Any]:
-        """Rows of a block; shape (n_ghosts, k)."""
-        return self.begin(block)()
+        """Rows of a block that all processes have, in memory that the next call overwrites; shape (n_ghosts, k)."""
+        sent = self._of("sent", block, len(self._asked))
+        np.take(block, self._asked, axis=0, out=sent, mode="clip")  # else numpy makes a copy of all first
+        found = self._of("found", block, len(self.ghosts))
+        self._processes.swap(sent, self._counts, found, self._incoming)
+        return found
 
     def _of(self, name: str, like: NDArray[Any], n_rows: int) -> NDArray[Any]:
         """Memory for rows like those of a block, the same as last time where that suffices."""

@@ -12,7 +12,7 @@ import numpy as np
 from graphmatern.errors import GraphMaternError, MissingLibraryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -54,7 +54,7 @@ def world() -> Processes:
 
 
 class Processes:
-    """Some processes that do the same at the same time, each with a part of the data.
+    """Processes that run the same program together, each with a part of the data.
 
     Parameters
     ----------
@@ -149,8 +149,8 @@ class Processes:
         self._comm.Alltoallv((ordered, width * counts), (found, width * incoming))
         return found
 
-    def swap(self, sent: NDArray[Any], counts: Longs, received: NDArray[Any], incoming: Longs) -> Callable[[], None]:
-        """Begin to send rows to some processes and to receive others from them; returns what waits for the end.
+    def swap(self, sent: NDArray[Any], counts: Longs, received: NDArray[Any], incoming: Longs) -> None:
+        """Send rows to some processes, and receive others from them.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class Processes:
         for block, sizes, begin in ((received, incoming, self._comm.Irecv), (sent, counts, self._comm.Isend)):
             parts = np.split(block, np.cumsum(sizes)[:-1])
             requests += [begin(parts[other], other) for other in np.flatnonzero(sizes).tolist()]
-        return lambda: _load_mpi().Request.Waitall(requests)
+        _load_mpi().Request.Waitall(requests)
 
     def abort(self) -> None:
         """End all processes, now."""
@@ -192,9 +192,9 @@ class Sent:
 
 @contextmanager
 def ending_together(processes: Processes) -> Iterator[None]:
-    """End all processes where one of them fails, with its message; without it, the others would wait for ever.
+    """End all processes if one of them fails, with its message; otherwise the others would wait forever.
 
-    What all of them refuse alike (`GraphMaternError` raised by each) is said once, by the first.
+    An error that all of them raise alike (a `GraphMaternError`) is printed once, by the first.
     """
     try:
         yield

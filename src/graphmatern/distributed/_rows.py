@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from graphmatern.distributed._processes import load_petsc
-from graphmatern.sparse import AddedRows, ChebyshevProducts, Rows, SharedRows, product_seconds
+from graphmatern.sparse import ChebyshevProducts, Rows, SplitRows, product_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,15 +118,14 @@ class _SpreadMatrix:
         own = (columns >= first) & (columns < first + n)
         before = np.concatenate([[0], np.cumsum(own)])[matrix.indptr]
         others = np.searchsorted(halo.ghosts, columns[~own])
-        self._own = SharedRows(csr((matrix.data[own], columns[own] - first, before), shape=(n, n)), 1)
-        shape = n, len(halo.ghosts)
-        self._others = AddedRows(csr((matrix.data[~own], others, matrix.indptr - before), shape=shape))
+        parts = (columns[own] - first, before, own, n), (others, matrix.indptr - before, ~own, len(halo.ghosts))
+        self._rows = SplitRows(*(csr((matrix.data[at], j, start), shape=(n, width)) for j, start, at, width in parts))
         self._halo = halo
 
     def single(self) -> _SpreadMatrix:
         """The same in single precision."""
         twin = copy.copy(self)
-        twin._own, twin._others = self._own.single(), self._others.single()
+        twin._rows = self._rows.single()
         return twin
 
     def combine(
@@ -140,9 +139,7 @@ class _SpreadMatrix:
     ) -> None:
         """See `SharedRows.combine`; all processes call it together."""
         del crew
-        fetched = self._halo.begin(current)
-        self._own.combine(current, previous, factors, totals, coefficients)
-        self._others.add(fetched(), previous, factors[0], totals, coefficients)
+        self._rows.combine(current, self._halo.fetch(current), previous, factors, totals, coefficients)
 
 
 class SpreadProducts(ChebyshevProducts):

@@ -35,7 +35,7 @@ class ZeroInflatedPoisson(Counts):
     zeros : float
         Share of excess zeros, in [0, 1).
     fixed : iterable of str
-        ``("zeros",)`` holds it.
+        ``("zeros",)`` holds it fixed.
 
     Examples
     --------
@@ -115,7 +115,7 @@ class GammaNoise(Numeric):
     dispersion : float
         Squared coefficient of variation: the standard deviation of y is √dispersion times its mean.
     fixed : iterable of str
-        ``("dispersion",)`` holds it.
+        ``("dispersion",)`` holds it fixed.
 
     Examples
     --------
@@ -215,10 +215,10 @@ class Binomial(Numeric):
         super().__init__()
 
     def typical_latent(self, y: Floats, exposure: Floats) -> float:
-        """Logit of the share of successes."""
+        """Logit of the share of successes, with one more success and failure, as there may be none."""
         del exposure
         successes, trials = split_trials(y)
-        return float(logit((successes.sum() + 0.5) / (trials.sum() + 1.0)))
+        return float(logit((successes.sum() + 1.0) / (trials.sum() + 2.0)))
 
     def observation_cdf(self, y: Floats, mean: Floats, variance: Floats) -> Floats:
         """Of as many trials as ``y`` has, by quadrature; see `Numeric.observation_cdf`."""

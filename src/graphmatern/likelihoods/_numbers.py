@@ -33,7 +33,7 @@ _FAR, _WORTH_A_TABLE = 12.0, 20_000  # where tables of t end, and values from wh
 _LARGEST_GRID = 1000  # nodes of the trapezoidal rule over the scales of a mixture
 _NEARLY_GAUSSIAN = 1e4  # degrees of freedom, beyond which the difference is not worth a finer grid
 above_two = Domain(
-    "must be above 2, so that there is a variance, and at most 1e100",
+    "must be above 2, so that the variance is finite, and at most 1e100",
     lambda value: 2.0 < value <= 1e100,
     lambda value: torch.log(value - 2.0),
     lambda free: 2.0 + torch.exp(free),
@@ -134,7 +134,7 @@ class Gaussian(Numeric):
     noise : float
         Variance of the noise.
     fixed : iterable of str
-        ``("noise",)`` holds it.
+        ``("noise",)`` holds it fixed.
 
     Examples
     --------
@@ -199,7 +199,7 @@ class StudentT(Numeric):
     df : float
         Degrees of freedom, above 2; the fewer, the heavier the tails.
     fixed : iterable of str
-        Parameters that are held while others are learned.
+        Parameters that are held fixed while others are learned.
 
     Examples
     --------
@@ -315,8 +315,8 @@ class Counts(Numeric):
     in_own_units: ClassVar[bool] = True
 
     def typical_latent(self, y: Floats, exposure: Floats) -> float:
-        """Log of the average rate."""
-        return math.log((float(y.sum()) + 0.5) / float(exposure.sum()))
+        """Log of the rate with one more event than there were, as there may be none."""
+        return math.log((float(y.sum()) + 1.0) / float(exposure.sum()))
 
     def note_faults(self, y: Floats, faults: FaultList) -> None:
         """Note as faults what is not a count."""
@@ -398,9 +398,9 @@ class NegativeBinomial(Counts):
     Parameters
     ----------
     dispersion : float
-        0 would be Poisson's.
+        0 corresponds to Poisson counts.
     fixed : iterable of str
-        ``("dispersion",)`` holds it.
+        ``("dispersion",)`` holds it fixed.
 
     Examples
     --------

@@ -31,13 +31,12 @@ from graphmatern.sparse._powers import MatrixPolynomial
 from graphmatern.sparse._products import ChebyshevProducts, kept_bytes
 from graphmatern.sparse._resources import Cost, available_memory, available_threads, format_bytes
 from graphmatern.sparse._row_blocks import Rows, signs_of
-from graphmatern.sparse._rows import AddedRows, SharedRows, product_seconds
+from graphmatern.sparse._rows import SharedRows, SplitRows, product_seconds
 from graphmatern.sparse._small import small_cost
 from graphmatern.sparse._threads import Crew
 from graphmatern.sparse._triangles import cubed_diagonal
 
 __all__ = [
-    "AddedRows",
     "Analysis",
     "BlockAnalysis",
     "BlockFactor",
@@ -52,6 +51,7 @@ __all__ = [
     "Rows",
     "SelectedInverse",
     "SharedRows",
+    "SplitRows",
     "analyze",
     "apply_functions",
     "available_memory",

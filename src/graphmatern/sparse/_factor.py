@@ -57,8 +57,8 @@ class _Workspace:
 class Factor:
     """The Cholesky factorisation P A Pᵀ = L Lᵀ of a sparse matrix; made by `Analysis.factorize`.
 
-    Different factors, also of the same analysis, may be used from different threads at the same time;
-    calls on one factor wait for each other where they must.
+    Different factors, even of the same analysis, may be used from different threads at the same time; calls on one
+    factor wait for each other if they must.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class Factor:
         Raises
         ------
         NotPositiveDefiniteError
-            As for `update`; values that are not finite end here, too.
+            As for `update`; also for values that are not finite.
         """
         if lower is not None:
             lower = float_buffer(lower, len(self._work.lower), "lower")
@@ -379,7 +379,7 @@ class Factor:
         return out
 
     def diagonal_of_inverse(self) -> Floats:
-        """Return the diagonal (n,) of A⁻¹: the marginal variances where A is a precision matrix."""
+        """Return the diagonal (n,) of A⁻¹: the marginal variances if A is a precision matrix."""
         return self.selected_inverse().diagonal()
 
 

@@ -131,9 +131,11 @@ def _checked(
     base.sum_duplicates()
     n = base.shape[0]
     if not np.isfinite(base.data).all():
-        faults.add("matrix", "must hold finite numbers", "others", "Look for divisions by zero where it is made.")
+        faults.add(
+            "matrix", "must hold finite numbers", "other values", "Look for divisions by zero in its construction."
+        )
     elif abs(base - base.T).max() > 1e-10 * abs(base).max():
-        faults.add("matrix", "must be symmetric", "different values in mirrored places", "Pass `(A + A.T) / 2`.")
+        faults.add("matrix", "must be symmetric", "different values at mirrored positions", "Pass `(A + A.T) / 2`.")
     if scaling is not None and (np.shape(scaling) != (n,) or not np.isfinite(scaling).all()):
         faults.add("scaling", f"must be {n} finite numbers", f"shape {np.shape(scaling)}", "One per row.")
     faults.raise_if_any()
@@ -154,7 +156,7 @@ class MatrixPolynomial:
     n_threads, memory_limit
         As for `analyze`.
     check : bool
-        Whether to check that the matrix is as it must be; without it, it must be a csr_array with sorted indices.
+        Whether to check the matrix; if not, it must be a csr_array with sorted indices.
 
     Attributes
     ----------
@@ -164,7 +166,7 @@ class MatrixPolynomial:
     Raises
     ------
     ResourceError
-        Where the power or its factor would not fit into memory; it was not formed.
+        If the power or its factor would not fit into memory; it was not formed.
 
     Examples
     --------

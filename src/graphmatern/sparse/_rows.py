@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["AddedRows", "SharedRows", "product_seconds"]
+__all__ = ["SharedRows", "SplitRows", "product_seconds"]
 
 # Seconds per entry and column of a product on one processor: in cache, and what is added where graphs outgrow it.
 _PER_PRODUCT, _FROM_MEMORY, _OUTGROWN = 0.4e-9, 0.7e-9, 3_000_000
 
 _AHEAD = 16  # entries
 _IN_CACHE, _LINE = 4_000_000, 64  # bytes; rows of smaller blocks are near enough
+_ROWS_IN_CACHE = 2_048  # of blocks of up to 256 bytes a row
 
 
 def product_seconds(nnz: int, n_columns: float, degree: float, n_threads: int | None = None) -> float:
@@ -202,6 +203,11 @@ class SharedRows:
         inner = np.searchsorted(self._indptr, np.linspace(0, matrix.nnz, 4 * n_threads + 1)[1:-1])
         self._bounds: list[int] = np.unique(np.concatenate([[0], inner, [matrix.shape[0]]])).tolist()
 
+    @property
+    def entries(self) -> tuple[Longs, NDArray[np.int32], Floats]:
+        """Where rows begin, columns, and values."""
+        return self._indptr, self._indices, self._values
+
     def single(self) -> SharedRows:
         """The same matrix in single precision, for blocks of such numbers."""
         twin = copy.copy(self)
@@ -303,63 +309,71 @@ def _shared(n_tasks: int, work: Callable[[int, int], None], crew: Crew | None) -
 
 @jit
 def _add(
-    rows: Longs,
     indptr: Longs,
     indices: NDArray[np.int32],
     values: Floats,
+    first: int,
+    last: int,
     others: Floats,
     previous: Floats,
     factor: float,
     totals: Floats,
     coefficients: Floats,
 ) -> None:
-    """Previous += α X others in some rows, and every total += coefficient · what was added."""
+    """Previous += α X others, and every total += coefficient · previous, in some rows."""
     n_columns = others.shape[1]
-    added = np.empty(n_columns, dtype=others.dtype)
-    for place in range(len(rows)):
-        added[:] = 0.0
-        for k in range(indptr[place], indptr[place + 1]):
-            a, w = factor * values[k], others[indices[k]]
-            for column in range(n_columns):
-                added[column] += a * w[column]
-        out = previous[rows[place]]
-        for column in range(n_columns):
-            out[column] += added[column]
+    ahead = _AHEAD if others.shape[0] * others.strides[0] > _IN_CACHE else len(indices)
+    for row in range(first, last):
+        out = previous[row]
+        _add_row(indices, values, indptr[row], indptr[row + 1], factor, others, out, ahead)
         for number in range(len(coefficients)):
             coefficient = coefficients[number]
             if coefficient != 0.0:
-                into = totals[number, rows[place]]
+                into = totals[number, row]
                 for column in range(n_columns):
-                    into[column] += coefficient * added[column]
+                    into[column] += coefficient * out[column]
 
 
-class AddedRows:
-    """A part of a matrix whose product with other rows is added to one that `SharedRows` has made of the rest.
+class SplitRows:
+    """A sparse matrix in two parts, whose products with two blocks are summed.
 
     Parameters
     ----------
-    matrix : csr_array, shape (n, n_others)
-        The part; rows without entries cost nothing.
+    own : csr_array, shape (n, n)
+        Multiplies the block that `SharedRows.combine` has.
+    others : csr_array, shape (n, n_others)
+        Multiplies a block of other rows.
     """
 
-    def __init__(self, matrix: csr_array[Any]) -> None:
-        counts = np.diff(matrix.indptr)
-        self._rows = np.flatnonzero(counts)
-        self._indptr = np.concatenate([[0], np.cumsum(counts[self._rows])]).astype(np.int64)
-        self._indices = matrix.indices.astype(np.int32)
-        self._values = np.asarray(matrix.data, dtype=np.float64)
+    def __init__(self, own: csr_array[Any], others: csr_array[Any]) -> None:
+        self._own = SharedRows(own, 1)
+        self._others = SharedRows(others, 1)
 
-    def single(self) -> AddedRows:
-        """The same in single precision."""
+    def single(self) -> SplitRows:
+        """The same matrix in single precision, for blocks of such numbers."""
         twin = copy.copy(self)
-        twin._values = self._values.astype(np.float32)
+        twin._own, twin._others = self._own.single(), self._others.single()
         return twin
 
-    def add(
-        self, others: Any, previous: Any, factor: float, totals: Any = None, coefficients: Sequence[float] = ()
+    def combine(
+        self,
+        current: Any,
+        others: Any,
+        previous: Any,
+        factors: tuple[float, float, float],
+        totals: Any = None,
+        coefficients: Sequence[float] = (),
     ) -> None:
-        """Previous += α X others, and every total += coefficient · what was added; see `SharedRows.combine`."""
-        kind = self._values.dtype.type
-        into = previous[None, :0] if totals is None else totals
-        matrix = self._rows, self._indptr, self._indices, self._values
-        _add(*matrix, others, previous, kind(factor), into, np.array(coefficients, dtype=kind))
+        """Previous ← α (S current + X others) + β current + γ previous, and every total += coefficient · previous."""
+        n, kind = current.shape[0], current.dtype
+        numbers, of_totals = np.array(factors, dtype=kind), np.array(coefficients, dtype=kind)
+        into = current[None, :0] if totals is None else totals
+        own, other = self._own.entries, self._others.entries
+        if not len(others):
+            _step(*own, 0, n, current, previous, numbers, into, of_totals)
+            return
+        # A few rows at a time, which stay in cache between the two parts.
+        for first in range(0, n, _ROWS_IN_CACHE):
+            rows = first, min(first + _ROWS_IN_CACHE, n)
+            _step(*own, *rows, current, previous, numbers, into, of_totals[:0])
+            _add(*other, *rows, others, previous, numbers[0], into, of_totals)

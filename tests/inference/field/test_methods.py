@@ -27,7 +27,7 @@ def test_methods_are_chosen_by_size() -> None:
 
 
 def test_whole_grids_only() -> None:
-    with pytest.raises(KernelError, match="whole grids only"):
+    with pytest.raises(KernelError, match="complete grids"):
         choose_method(grid_of(20, 20), "kronecker")
 
 

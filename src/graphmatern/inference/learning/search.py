@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphmatern.errors import KernelError, NumericalError, ResourceError
-from graphmatern.inference.learning.optimize import Optimum, find_minimum
+from graphmatern.inference.learning.optimize import Optimum, find_minimum, settle
 from graphmatern.inference.learning.parameters import information_with_priors, with_priors
 from graphmatern.inference.sites.gaussian import GaussianObjective
 from graphmatern.inference.sites.objective import SiteObjective
@@ -36,7 +36,6 @@ _LESS = 3.0  # by which the logarithm of the noise is lowered to look for it
 _ENOUGH_TO_START = 1e-2  # nats to be gained at which a search for a start may stop
 _ENOUGH_NEARBY = 2e-4  # at which one with a good picture of the curvature may
 _ROUNDS = 4  # restarts of the sites, at most
-_DIGITS = 2.0**-4  # of a standard error, that a rough search is trusted with
 
 
 def objective_of(engine: Engine, problem: Problem, known: Known | None) -> Any:
@@ -106,8 +105,10 @@ def search_candidate(
             if not objective.restart(optimum, penalised):
                 break
             start, hessian = optimum.position, hessian if curvature is None else curvature
-            if curvature is not None:
-                start = _without_last_digits(start, curvature)
+        if engine.estimates:
+            # Rounding alone leads conjugate gradients, and with them the search, along slightly different ways.
+            settled = settle(penalised, optimum, [(one.low, one.high) for one in coordinates])
+            count, optimum = count + settled.n_evaluations - optimum.n_evaluations, settled.ahead()
         if not problem.exact:  # what was approximate on the way is to be exact now
             objective.finish()
             value, gradient = penalised(optimum.position)
@@ -120,16 +121,6 @@ def _enough(objective: Any, engine: Engine, nearby: bool, to_gain: float | None)
     if to_gain is None:
         to_gain = max(_ENOUGH_NEARBY, objective.to_gain) if nearby else objective.to_gain
     return max(to_gain, _ENOUGH_TO_START) if engine.rough else to_gain
-
-
-def _without_last_digits(position: Floats, curvature: Floats) -> Floats:
-    """A position to a fraction of its standard errors.
-
-    Rough evaluations are made in single precision, and differ in their last digits between one process and several.
-    Exact searches that begin at the same place end at the same place.
-    """
-    unit = _DIGITS * 2.0 ** np.floor(-0.5 * np.log2(np.diag(curvature)))
-    return np.asarray(unit * np.round(position / unit))
 
 
 def _start_of_simpler(problem: Problem, engine: Engine) -> Floats | None:
