@@ -68,6 +68,13 @@ class Layout:
         self._max_below = int(below.max(initial=0))
         self._room = int(max((below * np.diff(structure.start)).max(initial=0), SMALL_FRONT**2))
 
+    @cached_property
+    def _panel_diagonal(self) -> NDArray[np.int64]:
+        """Places (n,) of the diagonal in matrices stored in panels, in the order of the factor."""
+        tree = self._structure
+        column = np.arange(self.n) - tree.start[tree.supernode]
+        return np.asarray(tree.panel[tree.supernode] + column * (tree.height[tree.supernode] + np.int64(1)))
+
     @property
     def working_entries(self) -> int:
         """Entries of the working memory: the stacks, and room for one block of a front for each thread."""

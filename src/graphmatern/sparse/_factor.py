@@ -233,7 +233,7 @@ class Factor:
         """
         with self._lock:
             self._require()
-            return float(_solve.log_determinant(self.analysis._structure, self._panels))
+            return 2.0 * float(np.log(self._panels[self.analysis._panel_diagonal]).sum())
 
     def solve(self, b: ArrayLike) -> Floats:
         """Return A⁻¹ b, for b of shape (n,) or (n, k)."""
@@ -398,14 +398,12 @@ class SelectedInverse:
 
     def diagonal_ordered(self) -> Floats:
         """Return the diagonal (n,) of A⁻¹ in the order of the factor: `diagonal` for hot loops."""
-        out = np.empty(self.analysis.n)
-        _solve.diagonal_ordered(self.analysis._structure, self._panels, out)
-        return out
+        return self._panels[self.analysis._panel_diagonal]
 
     def diagonal(self, out: Floats | None = None) -> Floats:
         """Return the diagonal (n,) of A⁻¹."""
         out = np.empty(self.analysis.n) if out is None else float_buffer(out, self.analysis.n, "out")
-        _solve.diagonal(self.analysis._structure, self._panels, self.analysis.permutation, out)
+        out[self.analysis.permutation] = self.diagonal_ordered()
         return out
 
     def on_pattern(self, out: Floats | None = None) -> Floats:

@@ -75,22 +75,6 @@ def _multiply(
 
 
 @jit
-def _combine(
-    powers: Floats, coefficients: Floats, diagonal: Longs, identity: Floats, extra: Floats, out: Floats
-) -> None:
-    """Out = Σ_j c_j Δ^j + diag(extra), powers (degree, m) in the order of the factor, with c_0 times ``identity``."""
-    degree, m = powers.shape
-    for k in range(m):
-        out[k] = coefficients[1] * powers[0, k]
-    for j in range(1, degree):
-        c = coefficients[j + 1]
-        for k in range(m):
-            out[k] += c * powers[j, k]
-    for i in range(len(diagonal)):
-        out[diagonal[i]] += coefficients[0] * identity[i] + extra[i]
-
-
-@jit
 def _traces(tree: Structure, panels: Floats, powers: Floats, identity: Floats, degree: int) -> Floats:
     """tr(Z Δ^j) for j = 0, ..., degree, with Z symmetric and stored in panels."""
     result = np.zeros(degree + 1)
@@ -284,7 +268,10 @@ class MatrixPolynomial:
         if extra is not None:
             added = float_buffer(np.asarray(extra, np.float64), self.analysis.n, "extra")
             added = added if ordered else added[self.analysis.permutation]
-        _combine(self._powers, terms, self._diagonal, self._identity, added, out)
+        np.multiply(self._powers[0], terms[1], out=out)
+        for power, term in zip(self._powers[1:], terms[2:], strict=True):
+            out += term * power
+        out[self._diagonal] += terms[0] * self._identity + added
         return out
 
     def values(self, coefficients: Floats, extra: Floats | None = None) -> Floats:
