@@ -389,7 +389,7 @@ def test_impossible_wishes(options: dict[str, Any], message: str) -> None:
 def test_what_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     classifier = gm.GraphGPClassifier(CITY).fit(CITY.nodes[:4], ["a", "b", "a", "b"])
     with pytest.raises(TableError, match="a classifier has `suggest`"):
-        gm.place_sensors(classifier, 2)
+        gm.place_sensors(classifier, 2)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="must be given if the model is not fitted"):
         gm.place_sensors(gm.GraphGPRegressor(CITY), 2)
     with pytest.raises(InputError, match="must be given if the model has none"):

@@ -262,7 +262,7 @@ def test_time_kernels_may_be_held() -> None:
 
 
 def test_the_filter_needs_a_markov_kernel() -> None:
-    with pytest.raises(KernelError, match="`engine` can be 'state-space' for a Matérn `time_kernel`"):
+    with pytest.raises(KernelError, match="`engine` can be 'state-space' only for a Matérn `time_kernel`"):
         gm.GraphFieldRegressor(CITY, time_kernel=RBFKernel(), engine="state-space").fit(wave_table(4))
 
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
 from graphmatern._validation import FaultList, warn
 from graphmatern.errors import NumericalWarning, TableError
+from graphmatern.estimators._conventions import Estimator
 from graphmatern.estimators._files import FIELD_ENGINES, SPECTRAL_ENGINES, write_model
 from graphmatern.estimators._hyperparameters import hyperparameter_draws, hyperparameter_table, shown_name, table_lines
 from graphmatern.inference import eigenpairs_used
@@ -38,7 +37,7 @@ _QUICK_NODES = 1_000  # of which all eigenpairs are found within half a second
 _LOST_SHARE = 0.1  # of the prior variance: with more of it lost, intervals are visibly too narrow
 
 
-class GraphEstimator(BaseEstimator):  # type: ignore[misc]
+class GraphEstimator(Estimator):
     """An estimator on the nodes of a graph.
 
     A subclass reads its data, learns from them, and adopts what was learned: `_learn` returns every fitted attribute in
@@ -47,6 +46,14 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     """
 
     graph: Graph
+    engine_: str
+    engine_reason_: str
+    normalized_: bool
+    converged_: bool
+    n_evaluations_: int
+    gradient_norm_: float
+    at_bounds_: list[str]
+    prior_variance_lost_: NDArray[np.float64]
     informed_: NDArray[np.bool_]
     _data: Any
     _fit: Fit
@@ -68,9 +75,9 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     def _require_fit(self) -> None:
         """Raise unless the estimator is fitted, on the graph that it still has."""
         if "_fit" not in vars(self):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call `fit` first")
+            self._raise_not_fitted("is not fitted yet: call `fit` first")
         if self.graph is not self._fit_options["graph"]:
-            raise NotFittedError(f"this {type(self).__name__} was fitted on another graph: call `fit` again")
+            self._raise_not_fitted("was fitted on another graph: call `fit` again")
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_fit" in vars(self)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-from sklearn.base import ClassifierMixin
 
 from graphmatern._validation import (
     FaultList,
@@ -43,8 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["ClassificationResults"]
 
 
-class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
+class ClassificationResults(GraphEstimator):
     """Predictions of a fitted classification."""
+
+    _estimator_type = "classifier"
 
     posterior_: Any
     classes_: NDArray[Any]

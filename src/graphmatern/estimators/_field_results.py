@@ -20,6 +20,7 @@ from graphmatern.plotting import colour_limits, plot_prediction, plot_series
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpytorch.kernels import Kernel as GPyTorchKernel
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
@@ -40,18 +41,15 @@ class FieldResults(GraphEstimator):
     """Predictions of a fitted field, in the units of the values."""
 
     posterior_: FieldPosterior | FieldMixture
+    time_kernel_: GPyTorchKernel
+    log_marginal_likelihood_: float
+    log_marginal_likelihood_error_: float
     kernel_: Kernel
     noise_: float
     y_mean_: float
     y_scale_: float
     nodes_: pd.Index[Any]
     times_: pd.Index[Any]
-    engine_: str
-    engine_reason_: str
-    converged_: bool
-    n_evaluations_: int
-    gradient_norm_: float
-    at_bounds_: list[str]
     _data: FieldData
     _axis: TimeAxis
     _covariates: Covariates

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import torch
 from scipy.special import ndtr
-from sklearn.base import RegressorMixin
 
 from graphmatern._validation import FaultList, check_flag, check_whole, random_generator
 from graphmatern.design import of_posterior
@@ -42,16 +41,20 @@ __all__ = ["RegressionResults", "noise_of"]
 _STREAM_BYTES = 2**28  # of one block of samples
 
 
-class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
+class RegressionResults(GraphEstimator):
     """Predictions of a fitted regression, in the units of y."""
+
+    _estimator_type = "regressor"
 
     posterior_: Posterior | Mixture
     likelihood_: Likelihood
+    log_marginal_likelihood_: float
     noise_: float
     y_mean_: float
     y_scale_: float
     _data: TrainingData
     _covariates: Covariates
+    _effect_precision: Any
     _level: float
 
     def _seen(self) -> Posterior | Mixture:

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import scipy
 import torch
 from numpy.polynomial import chebyshev
-from scipy.fft import dct
 
 from graphmatern._validation import FaultList, warn
 from graphmatern.errors import KernelError, NumericalError, NumericalWarning, ResourceError
@@ -301,7 +301,7 @@ class MomentsEngine(Engine):
         move_parameters(self._raw, position)
         found = np.stack(columns, axis=1)
         # Only kernels that polynomials of this degree express; the kernel as it is comes first, and is one of them.
-        last = np.abs(dct(found, axis=0)[-_LAST:]).max(axis=0) / self._degree
+        last = np.abs(scipy.fft.dct(found, axis=0)[-_LAST:]).max(axis=0) / self._degree
         found = found[:, (last < (1e-2 if self._roughly else 1e-6)) | (np.arange(len(last)) == 0)]
         left, sizes, _ = np.linalg.svd(found, full_matrices=False)
         return np.asarray(left[:, sizes > _KEPT * sizes[0]])

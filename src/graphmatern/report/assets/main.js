@@ -264,7 +264,7 @@ class Page {
     const { now, page } = this;
     if (this.numbers) {
       add("Least certain", now.std.map((one, i) => (page.arrays.informed[i] ? one : NaN)), (i) => `± ${this.number(now.std[i])}`);
-      if (now.residual) add("Furthest from their prediction by the others", now.residual.map(Math.abs), (i) => this.number(now.residual[i]));
+      if (now.residual) add("Largest residuals", now.residual.map(Math.abs), (i) => this.number(now.residual[i]));
     } else {
       add("Least certain", now.entropy.map((one, i) => (page.arrays.informed[i] ? one : NaN)), (i) => `${this.className(now.label[i])}, ${formatShare(now.probability[i])}`);
     }
