@@ -145,7 +145,8 @@ def described(kind: str, graph: Any, seen: Any, y: Any, n_eigenpairs: int | None
         "medians": np.array([medians[name] for name in names]),
         "spreads": np.array([SPREADS[name] for name in names]),
         "constant": kind not in ("binary", "classes"),
-        "level": np.log((y.sum() + 0.5) / len(y)) if kind in ("poisson", "negative_binomial") else 0.0,
+        "level": np.log((y.sum() + 1.0) / len(y)) if kind in ("poisson", "negative_binomial") else 0.0,
+        "effect_variance": 2.5**2 if kind in ("poisson", "negative_binomial") else 10.0**2,
         "n_latents": 7 if kind == "classes" else 1,
     }
 

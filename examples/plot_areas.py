@@ -2,9 +2,9 @@
 Relative risks by district
 ==========================
 
-Cases by district, and how many were expected. Small districts have few, so that their raw rates say little; neighbours
-help. BYM2 learns how much of the variation neighbours share, and gives every district a relative risk, an interval,
-and the probability that its risk is above 1.
+Cases by district, and how many were expected. Small districts have few cases, so their raw rates say little; neighbours
+help. BYM2 learns how much of the variation neighbours share, and gives every district a relative risk, an interval, and
+the probability that its risk is above 1.
 """
 
 import matplotlib.pyplot as plt
@@ -29,7 +29,7 @@ table = pd.DataFrame(
 table["cases"] = rng.poisson(table["expected"] * np.exp(log_risk + 0.25 * table["farms"]))
 
 # %%
-# Exposures are the expected cases; the coefficient of the covariate is integrated out with the districts' own effects.
+# Exposures are the expected cases; the covariate's coefficient is integrated out together with the districts' effects.
 model = gm.GraphGPRegressor(graph, gm.BYM2(), likelihood="poisson", covariates=table[["farms"]])
 model.fit(table["cases"], exposure=table["expected"])
 print(model.coefficients_.round(3))
@@ -45,6 +45,6 @@ gm.plotting.plot_risk(
 )
 
 # %%
-# And where the risk is almost surely above 1.
+# And where the risk is almost certainly above 1.
 model.plot_risks(largest=3.0)
 plt.show()

@@ -1,9 +1,9 @@
 """
-Finding the best junction in few measurements
-=============================================
+Finding the best junction with few measurements
+===============================================
 
 Where in a city is the air worst? Each measurement costs a morning. Bayesian optimisation chooses the next junction from
-a model of those before; it needs BoTorch (``pip install 'graphmatern[botorch]'``).
+a model of the previous ones; it needs BoTorch (``pip install 'graphmatern[botorch]'``).
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ pollution = gm.Matern(nu=1.5, lengthscale=8.0).on(city).sample(random_state=6)[0
 measure = dict(zip(city.nodes, pollution, strict=True)).__getitem__
 
 # %%
-# Ten random junctions to begin with, then thirty by expected improvement, or by Thompson sampling: the best junction of
+# Ten random junctions to start with, then thirty by expected improvement, or by Thompson sampling: the best junction of
 # a function drawn from the posterior.
 rules = ("expected_improvement", "thompson")
 options = {"n_evaluations": 40, "n_eigenpairs": 200, "random_state": 2}

@@ -2,8 +2,8 @@
 Topics of papers from their citations
 =====================================
 
-Cora: 2,485 papers, joined where one cites the other. The topics of 140 are known; what are the others about?
-Only the citations are used, none of the words.
+Cora: 2,485 papers, linked where one cites the other. The topics of 140 are known; what are the others about? Only the
+citations are used, not the words.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +25,7 @@ print(model.summary())
 print(f"accuracy {model.score(others, data.values[others]):.3f}")
 
 # %%
-# The layout does not use the topics either: it follows from distances along citations.
+# The layout does not use the topics either, only distances along citations.
 axes = model.plot()
 axes[0].set_title("most probable topic (140 known: rings)")
 

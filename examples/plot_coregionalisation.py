@@ -2,8 +2,8 @@
 Functions of time at every node
 ===============================
 
-A graph can be the output covariance of a function f: R → R^N, one output per node, observed here and there and now and
-then: pairs of a time and a node, in no order. The covariance is the product of a kernel in time and one on the graph.
+A graph can be the output covariance of a function f: R → R^N, one output per node, observed at scattered pairs of a
+time and a node, in any order. The covariance is the product of a kernel on time and one on the graph.
 """
 
 import gpytorch

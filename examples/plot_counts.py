@@ -2,8 +2,8 @@
 Accidents are counts
 ====================
 
-How dangerous is a junction? Accidents are few, and a junction that was watched for ten years has more of them than one
-that was watched for two. The likelihood is Poisson, with the years as exposure; what is predicted is the rate per year.
+How dangerous is a junction? Accidents are rare, and a junction watched for ten years sees more of them than one watched
+for two. The likelihood is Poisson, with the years as exposure; predictions are rates per year.
 """
 
 import matplotlib.pyplot as plt

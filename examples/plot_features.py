@@ -2,7 +2,7 @@
 Features and the graph
 ======================
 
-Papers cite each other, and have words. Neither says it all: here six citations in ten lead anywhere, and every paper has
+Papers cite each other, and contain words. Neither is enough: here six citations in ten are random, and every paper has
 a handful of words, half of them from other topics. A process with a part on the graph and a part on words that are
 smoothed over the citations uses both.
 """
@@ -49,8 +49,8 @@ for name, (kernel, features) in kernels.items():
 print(model.summary())
 
 # %%
-# Smoothed over the citations, the words of a paper and its neighbours say far more than either alone, and the evidence,
-# which has seen the labelled papers only, ranks the three kernels in the same order.
+# Together, citations and smoothed words say far more than either alone, and the evidence, which has only seen the labelled
+# papers, ranks the three kernels in the same order.
 figure, ax = plt.subplots(figsize=(6, 2.2), layout="constrained")
 ax.barh(list(scores), list(scores.values()), color="C0", height=0.5)
 ax.axvline(1 / topics, color="0.5", linestyle="--", linewidth=1)

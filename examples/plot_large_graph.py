@@ -3,8 +3,8 @@ A million nodes
 ===============
 
 For a Matérn kernel with integer smoothness the precision matrix is sparse, and so is its Cholesky factor on road-like
-graphs. A fit then takes seconds where a dense matrix would not fit into the machine. Here with 20,000 junctions, so
-that these pages are built quickly: set ``GRAPHMATERN_NODES=1000000`` to run it at full size.
+graphs. A fit then takes seconds where a dense matrix would not fit into memory. Here the city has 20,000 junctions, so
+that this page is built quickly: set ``GRAPHMATERN_NODES=1000000`` to run it at full size.
 """
 
 import os
@@ -21,7 +21,7 @@ city = gm.make_roads(n, seed=0)
 print(city)
 
 # %%
-# A field to be found: white noise, smoothed by one sparse solve. It is a draw from the Matérn process with ν = 2 and
+# The true field: white noise, smoothed by one sparse solve. It is a draw from the Matérn process with ν = 2 and
 # κ = 12, measured with noise at every fifth junction.
 nu, lengthscale = 2, 12.0
 precision = (city.laplacian() + 2 * nu / lengthscale**2 * sp.eye_array(city.n_nodes)).tocsc()
@@ -33,7 +33,7 @@ observed = np.sort(rng.choice(city.n_nodes, city.n_nodes // 5, replace=False))
 values = truth[observed] + 0.3 * rng.standard_normal(len(observed))
 
 # %%
-# With ν held fixed the engine chosen is the Markov one: exact, with all standard deviations.
+# With ν fixed, the Markov engine is chosen: exact, with all standard deviations.
 model = gm.GraphGPRegressor(city, gm.Matern(nu=nu, lengthscale=5.0, fixed=("nu",))).fit(
     observed, values
 )

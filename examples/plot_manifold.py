@@ -2,7 +2,7 @@
 Data near a curved surface
 ==========================
 
-Points in space that lie near a surface: the graph of nearest neighbours knows the surface, straight lines do not. A
+If points in space lie near a surface, the graph of nearest neighbours follows the surface, and straight lines do not. A
 few noisy values are enough for a map of the whole roll.
 """
 

@@ -2,8 +2,8 @@
 Where to put the next sensors
 =============================
 
-A city has 15 sensors and money for 12 more. Which junctions? Each criterion has its answer; later days show
-how much the predictions gain.
+A city has 15 sensors and money for 12 more. At which junctions? Each criterion gives its own answer; later days show
+how much predictions improve.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +18,8 @@ rng = np.random.default_rng(1)
 there = np.sort(rng.choice(city.nodes, 15, replace=False))
 
 # %%
-# Before any data, a kernel and the noise of a sensor say all that is needed: how uncertain the process is does not
-# depend on what will be measured.
+# Without any data, a kernel and the noise of a sensor are all that is needed: how uncertain predictions will be does not
+# depend on the values measured.
 bound = kernel.on(city)
 chosen = {
     criterion: gm.place_sensors(bound, 12, criterion=criterion, existing=there, noise=noise)
@@ -67,6 +67,6 @@ for criterion, own in chosen.items():
     print(f"{criterion:24}{error(own['node']):.3f}")
 
 # %%
-# If one sensor has to go, which would be missed least?
+# If a sensor has to go, which would be missed least?
 print(gm.remove_sensors(bound, 3, sensors=there, noise=noise).round(4).to_string(index=False))
 plt.show()

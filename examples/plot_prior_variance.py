@@ -3,7 +3,7 @@ Prior variance depends on the graph
 ===================================
 
 On a line, a stationary kernel gives every point the same variance. On a graph the variance follows the structure: it is
-large where little holds a node in place, at the end of a road, say. ``variance`` is the average over the nodes.
+large where little holds a node in place, for instance at the end of a road. ``variance`` is the average over the nodes.
 """
 
 import matplotlib.pyplot as plt
@@ -23,7 +23,7 @@ for ax, (title, graph) in zip(axes.flat, graphs.items(), strict=True):
     gm.plotting.plot_variance(kernel.on(graph), ax).set_title(title)
 
 # %%
-# On the normalised Laplacian the star's centre has the *largest* variance, as its degree is divided out. Which one is
+# On the normalised Laplacian the star's centre has the *largest* variance, because its degree is divided out. Which one is
 # right depends on the question; the paper's traffic experiment prefers the plain Laplacian.
 star = graphs["star: the centre is held by all"]
 for normalized in (False, True):

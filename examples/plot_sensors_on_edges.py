@@ -2,8 +2,8 @@
 Sensors that lie on roads
 =========================
 
-Sensors are seldom exactly at junctions. ``Graph.subdivide`` splits roads where sensors are and makes them nodes;
-lengths, weights, positions and the roads' geometry are cut with them.
+Sensors are seldom exactly at junctions. ``Graph.subdivide`` splits roads at the sensors and makes these nodes; lengths,
+weights, positions and the roads' geometry are split accordingly.
 """
 
 import matplotlib.pyplot as plt

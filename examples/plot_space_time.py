@@ -3,7 +3,7 @@ A day of traffic, with gaps
 ===========================
 
 Forty sensors report every half hour; one message in six is lost, and one sensor is dead all morning. The covariance of
-two readings is that of their places, along the roads, times that of their times.
+two readings is the product of one between their places, along the roads, and one between their times.
 """
 
 import gpytorch
@@ -47,7 +47,7 @@ model.fit(readings)
 print(model.summary())
 
 # %%
-# The whole city at eight o'clock, and how sure that is.
+# The whole city at eight o'clock, and how certain that is.
 model.plot_map(times[4], label="vehicles per minute")
 
 # %%

@@ -48,7 +48,7 @@ nx.set_node_attributes(streets, table.to_dict("index"))
 print("corner 13:", {name: round(float(streets.nodes[13][name]), 1) for name in ("mean", "std")})
 
 # %%
-# Geometry is drawn as it came, and goes on into networkx and PyTorch Geometric objects.
+# Geometry is drawn as given, and passed on to networkx and PyTorch Geometric objects.
 plain = graph.to_networkx(attributes=table)
 print(f"networkx: {plain.number_of_edges()} edges, corner 13 at {plain.nodes[13]['pos'][0]:.0f} m")
 ax = gm.plotting.plot_field(graph, table["mean"], label="decibels", marked=graph.nodes[corners])

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import graphmatern as gm
 
 # %%
-# The roads, with the sensors inserted as nodes where they lie. Edges are drawn as the roads run.
+# The roads, with the sensors inserted as nodes where they are. Edges follow the roads.
 data = gm.datasets.load_traffic(geometry=True)
 print(data.description)
 print(data.graph.summary())

@@ -4,7 +4,8 @@
 
 The process is f = U diag(√(a Ψ(λ))) z with Ψ(λ) = (2ν/κ² + λ)^(−ν), a = σ² N / Σ Ψ, and the logarithms of all
 parameters are normal a priori. With Gaussian noise f and a constant with a flat prior are integrated out; otherwise z
-is sampled with the parameters, and the constant, N(0, 10²), is added to the coefficient of the constant eigenvector.
+is sampled with the parameters, and the constant, normal as well, is added to the coefficient of the constant
+eigenvector.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from numpyro.diagnostics import effective_sample_size, gelman_rubin
 from numpyro.infer import MCMC, NUTS
 
 jax.config.update("jax_enable_x64", True)
-
-EFFECT_VARIANCE = 100.0
 
 
 def spectral_variances(problem: dict[str, Any], x: Any) -> Any:
@@ -98,7 +97,7 @@ def latent(problem: dict[str, Any], x: Any, z: Any) -> Any:
     """Constant + f at all nodes."""
     variances = spectral_variances(problem, x)
     if bool(problem["constant"]):  # 1 = √N u₀
-        variances = variances.at[0].add(EFFECT_VARIANCE * int(problem["n_nodes"]))
+        variances = variances.at[0].add(problem["effect_variance"] * int(problem["n_nodes"]))
     return (z * jnp.sqrt(variances)) @ jnp.asarray(problem["basis"]).T
 
 

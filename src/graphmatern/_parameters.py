@@ -24,7 +24,7 @@ __all__ = ["Domain", "Parameter", "Parameterized", "from_plain", "half_open_unit
 
 @dataclass(frozen=True)
 class Domain:
-    """Where a parameter may lie, and the change of variables that makes it unconstrained.
+    """Range of a parameter, and the change of variables that makes it unconstrained.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Parameter:
     Parameters
     ----------
     domain : Domain
-        Where it may lie.
+        Its range.
 
     Notes
     -----
@@ -114,7 +114,7 @@ class Parameterized(torch.nn.Module):
     Parameters
     ----------
     fixed : iterable of str
-        Parameters that are held while others are learned.
+        Parameters that are held fixed while others are learned.
     **values : float
         The parameters.
     """
@@ -172,7 +172,7 @@ class Parameterized(torch.nn.Module):
         except (TypeError, ValueError, OverflowError, RuntimeError):
             number = float("nan")
         if not parameter.domain.contains(number):
-            faults.add(parameter.name, parameter.domain.rule, repr(value), "Choose such a value.")
+            faults.add(parameter.name, parameter.domain.rule, repr(value), "Choose a value in this range.")
         return number
 
     def _check_parameter(self, parameter: Parameter, value: Any) -> float:
@@ -184,7 +184,7 @@ class Parameterized(torch.nn.Module):
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """Names of the parameters that are held while others are learned."""
+        """Names of the parameters that are held fixed while others are learned."""
         return tuple(name for name in self.parameter_names() if not getattr(self, f"raw_{name}").requires_grad)
 
     def values(self) -> dict[str, float]:
@@ -254,7 +254,9 @@ def from_plain(plain: dict[str, Any], word: str, known: dict[str, Any], **option
     """Return what `to_plain` was given; ``options`` are further arguments of its constructor."""
     kind = known.get(plain[word])
     if kind is None:
-        raise ModelFileError(f"the model file holds a {word} called {plain[word]!r:.60}, which is not known here")
+        raise ModelFileError(
+            f"the model file holds a {word} called {plain[word]!r:.60}, which this version does not know"
+        )
     held: dict[str, Any] = {"fixed": tuple(plain["fixed"])} if kind.parameter_names() else {}
     module = kind(**plain["settings"], **held, **options)
     for name in module.parameter_names():

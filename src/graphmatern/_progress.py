@@ -1,4 +1,4 @@
-"""Saying what takes long, before and while it does: on terminals, unless it was asked for or forbidden."""
+"""Announcements of long steps, and progress bars: by default on terminals only."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["LONG", "announce", "bar", "duration", "hidden", "is_shown", "say", "showing"]
 
-LONG = 10.0  # seconds of a step that is announced
+LONG = 10.0  # seconds from which a step is announced
 
 _wanted: ContextVar[bool | None] = ContextVar("progress", default=None)
 
 
 @contextmanager
 def showing(progress: bool | None) -> Iterator[None]:
-    """Show progress or not while this lasts; None leaves it as it is, at first to whether there is a terminal."""
+    """Show progress, or not, inside this context; None keeps the setting, which at first is: on terminals only."""
     token = _wanted.set(_wanted.get() if progress is None else progress)
     try:
         yield
@@ -29,24 +29,24 @@ def showing(progress: bool | None) -> Iterator[None]:
 
 
 def hidden() -> bool | None:
-    """Whether bars are hidden; None where that depends on the error stream, as tqdm's ``disable`` has it."""
+    """Whether bars are hidden; None if that depends on the error stream, as for tqdm's ``disable``."""
     wanted = _wanted.get()
     return None if wanted is None else not wanted
 
 
 def is_shown() -> bool:
-    """Whether anyone sees what is said: predictions that nobody reads need not be made."""
+    """Whether messages are shown: if not, predictions for them need not be made."""
     hide = hidden()
     return sys.stderr.isatty() if hide is None else not hide
 
 
 def announce(step: str, seconds: float, memory: float) -> None:
-    """Say what a step is predicted to take, on the error stream, if that is long.
+    """Print the predicted time and memory of a step, on the error stream, if it is long.
 
     Parameters
     ----------
     step : str
-        What is about to begin.
+        What is about to start.
     seconds, memory : float
         Predictions; memory in bytes.
     """
@@ -55,39 +55,39 @@ def announce(step: str, seconds: float, memory: float) -> None:
 
 
 def say(text: str, *, anywhere: bool = False) -> None:
-    """Write a line to the error stream, where progress is shown.
+    """Write a line to the error stream, if progress is shown.
 
     Parameters
     ----------
     text : str
         The line.
     anywhere : bool
-        Whether to write it into files and pipes as well, unless that is forbidden.
+        Whether to write it to files and pipes as well, unless progress was switched off.
     """
     if is_shown() or (anywhere and hidden() is None):
         from tqdm import tqdm
 
-        # Through tqdm, which moves bars that are there out of the way.
+        # Through tqdm, which keeps clear of progress bars.
         tqdm.write(text, file=sys.stderr)
 
 
 @contextmanager
 def bar(step: str, total: int, seconds: float) -> Iterator[Callable[[int], None]]:
-    """Show how far a step has come, on the error stream, if it is predicted to take long.
+    """Show the progress of a step, on the error stream, if it is predicted to take long.
 
     Parameters
     ----------
     step : str
-        What is done.
+        What is being done.
     total : int
-        How much there is to do.
+        Amount of work.
     seconds : float
         Prediction.
 
     Yields
     ------
     callable
-        To be called with how much more was done, by any thread.
+        To be called, by any thread, with the amount of work just done.
     """
     if seconds <= LONG:
         yield lambda _more: None
@@ -95,7 +95,7 @@ def bar(step: str, total: int, seconds: float) -> Iterator[Callable[[int], None]
     from tqdm import tqdm
 
     lock = Lock()
-    form = "{l_bar}{bar}| {elapsed}, about {remaining} more"
+    form = "{l_bar}{bar}| {elapsed}, about {remaining} left"
     with tqdm(total=total, desc=step, disable=hidden(), leave=False, bar_format=form) as shown:
 
         def count(more: int) -> None:

@@ -1,4 +1,4 @@
-"""Collecting every fault of an input before raising one exception that lists them all."""
+"""Collect every fault of an input before raising one exception that lists them all."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def abbreviate(items: Iterable[object], total: int | None = None) -> str:
 
 
 def described(value: object) -> str:
-    """Name the type of a value, and where it is from: others have a Graph as well.
+    """Name the type of a value, and its package: other packages have a Graph as well.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def as_numbers(
     above: bool = False,
     remedy: str = "Correct or remove these entries.",
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return ``values`` as float64, noting as one fault each what is not a number or out of bounds.
+    """Return ``values`` as float64; note entries that are not numbers as one fault, those out of bounds as another.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def as_numbers(
 
 
 def plain_array(values: Any) -> np.ndarray[Any, Any] | None:
-    """Return anything array-like as an array, without interpretation; None where that fails."""
+    """Return anything array-like as an array, without interpretation; None if that fails."""
     if isinstance(values, np.ma.MaskedArray):
         return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
     try:

@@ -49,7 +49,7 @@ class Fault:
     rule : str
         What the argument must satisfy, continuing a sentence that begins with its name.
     received : str
-        The offending value, shortened where it is long.
+        The offending value, shortened if it is long.
     remedy : str
         What the caller can do about it.
     """
@@ -119,15 +119,15 @@ class UnknownNodeError(InputError, KeyError):
 
 
 class DataNotFoundError(GraphMaternError, FileNotFoundError):
-    """A data set or one of its files is not where it was looked for."""
+    """A data set or one of its files was not found."""
 
 
 class MissingLibraryError(GraphMaternError, ImportError):
-    """An optional library is needed; the message says how to install it."""
+    """An optional library is missing; the message says how to install it."""
 
 
 class ModelFileError(GraphMaternError, ValueError):
-    """A model file is damaged, is not a model file, or holds what this version cannot read."""
+    """A model file is damaged, is not a model file, or has contents that this version cannot read."""
 
 
 class ResourceError(GraphMaternError, MemoryError):
@@ -170,4 +170,4 @@ class NumericalWarning(GraphMaternWarning):
 
 
 class UninformedWarning(GraphMaternWarning):
-    """Predictions were asked for where no data reach: they are those of the prior."""
+    """Predictions were requested in a component without data: they are those of the prior."""

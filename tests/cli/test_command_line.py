@@ -150,7 +150,7 @@ def test_classes_held_out_are_scored_by_their_probabilities(city: Path) -> None:
     found = json.loads(result.stdout)
     assert set(found["holdout"]) == {"values", "accuracy", "log_loss", "calibration_error"}
     assert found["holdout"]["values"] == 11
-    assert "1 values held out have classes that no other value has" in found["warnings"][0]
+    assert "1 held-out value has a class that no other value has" in found["warnings"][0]
 
 
 def test_json_has_null_where_there_is_no_number(city: Path) -> None:
@@ -198,7 +198,7 @@ def test_info_describes_a_graph(city: Path) -> None:
     result = run("info", city / "roads.csv", "--nodes", city / "nodes.csv")
     assert result.exit_code == 0, result.output
     assert "sparse factors, smoothness 1 or 2 or 3" in result.output
-    assert "--engine auto would take the spectral engine" in result.output
+    assert "--engine auto would choose the spectral engine" in result.output
     found = json.loads(run("info", city / "roads.csv", "--json").stdout)
     graph = gm.Graph.from_edges(pd.read_csv(city / "roads.csv"), length="length")
     assert (found["nodes"], found["edges"], found["components"]) == (graph.n_nodes, graph.n_edges, 1)
@@ -226,7 +226,7 @@ def test_info_says_what_would_take_too_long(tmp_path: Path, monkeypatch: pytest.
     assert result.exit_code == 0, result.output
     assert "a fit to 60 values" in result.output
     assert "fast" not in result.output
-    assert "would take the moments engine" in result.output
+    assert "would choose the moments engine" in result.output
     found = json.loads(run("info", tmp_path / "hubs.csv", "--observations", 60, "--json").stdout)
     assert found["observations"] == 60
     assert [cost["engine"] for cost in found["costs"]] == ["spectral", "markov", "moments"]
@@ -243,7 +243,7 @@ def test_info_and_fit_agree(city: Path) -> None:
     learned = json.loads(
         run("fit", city / "roads.csv", city / "speeds.csv", "--out", city / "model.gm", "--json").stdout
     )
-    assert f"would take the {learned['engine']} engine ({learned['engine_reason']})" in found["advice"][0]
+    assert f"would choose the {learned['engine']} engine ({learned['engine_reason']})" in found["advice"][0]
 
 
 def test_max_seconds_refuses_with_predictions(city: Path) -> None:
@@ -292,12 +292,12 @@ def test_pictures_and_maps_are_written(city: Path) -> None:
 def test_few_whole_numbers_raise_the_question_of_classes(city: Path) -> None:
     (city / "v.csv").write_text("node,kind\n" + "".join(f"{k},{k % 2}\n" for k in range(12)))
     result = run("fit", city / "roads.csv", city / "v.csv", "--holdout", "0.1")
-    assert "if 0, 1 are names of classes, say --task classification" in result.output
+    assert "if 0, 1 are names of classes, use --task classification" in result.output
 
 
 # ---------------------------------------------------------------------- what goes wrong
 CASES: dict[str, tuple[list[str], int, str]] = {
-    "no such graph": (["info", "absent.csv"], 3, "no such file"),
+    "no such graph": (["info", "absent.csv"], 3, "does not exist"),
     "graph is a folder": (["info", "."], 3, "is a folder"),
     "no such column": (["info", "roads.csv", "--length", "metres"], 3, "must be a column of the table"),
     "values without nodes": (["fit", "roads.csv", "odd.csv", "--out", "m.gm"], 3, "column of node names"),
@@ -317,7 +317,7 @@ CASES: dict[str, tuple[list[str], int, str]] = {
     "format of picture": (["fit", "roads.csv", "speeds.csv", "--plot", "p.docx"], 2, "must end in"),
     "map without positions": (["fit", "roads.csv", "speeds.csv", "--predict", "p.geojson"], 3, "needs positions"),
     "no model": (["predict", "speeds.csv", "--out", "p.csv"], 3, "is not a model file"),
-    "no such model": (["predict", "absent.gm", "--out", "p.csv"], 3, "no such file"),
+    "no such model": (["predict", "absent.gm", "--out", "p.csv"], 3, "does not exist"),
     "wrong level": (["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--level", "95"], 2, "between 0 and 1"),
     "predicted into nowhere": (
         ["fit", "roads.csv", "speeds.csv", "--out", "m.gm", "--predict", "absent/p.csv"],
@@ -573,7 +573,7 @@ def test_place_of_a_classifier(city: Path) -> None:
         ([], 2, "say how many"),
         (["-n", 1000], 3, "at most the number of candidates"),
         (["-n", 2, "--criterion", "entropie"], 2, "must be 'entropy'"),
-        (["-n", 2, "--candidates", "strange.csv"], 3, "must hold names of nodes"),
+        (["-n", 2, "--candidates", "strange.csv"], 3, "must hold only names of nodes"),
         (["-n", 2, "--candidates", "numbers.csv"], 3, "must have a column of node names"),
         (["-n", 2, "--costs", "negative.csv"], 3, "must be above 0"),
         (["-n", 2, "--budget", 0.5], 3, "cheapest candidate"),
@@ -664,7 +664,7 @@ def test_all_faults_of_values_are_told_at_once(city: Path) -> None:
     (city / "bad.csv").write_text("Ort,Tempo\nBahnhof,42.5\nRathhaus,33\nMarkt,k.A.\n")
     result = run("fit", city / "places.csv", city / "bad.csv", "--out", city / "m.gm")
     assert result.exit_code == 3
-    assert "column 'Länge' is not used: --length 'Länge' takes it" in result.stdout
+    assert "column 'Länge' is not used; if it holds lengths of the edges: --length 'Länge'" in result.stdout
     assert "received 'Rathhaus'" in result.stderr
     assert "Did you mean 'Rathaus'?" in result.stderr
     assert "received 'k.A.' in row 3" in result.stderr
@@ -677,7 +677,7 @@ def test_all_faults_of_options_are_told_at_once(city: Path) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert "nothing was fitted: 13 faults" in result.stderr
-    for words in ("'--eigenpairs'", "'--seed'", "no such file", "there is no folder"):
+    for words in ("'--eigenpairs'", "'--seed'", "does not exist", "there is no folder"):
         assert words in result.stderr
     for option in ("kernel", "engine", "nu", "holdout", "output", "parallel", "likelihood", "mean", "max_seconds"):
         assert f"`{option}` must" in result.stderr

@@ -371,7 +371,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
         ({"n": N + 1}, f"at most the number of candidates, {N}"),
         ({"n": 0}, "whole number of at least 1"),
         ({"n": True}, "whole number of at least 1"),
-        ({}, "must be given where there is no budget"),
+        ({}, "must be given if there is no budget"),
         ({"n": 1, "noise": None}, "must be given if the model has none"),
         ({"n": 1, "costs": np.full(N, 5.0), "budget": 4.0}, "cheapest candidate, which costs 5"),
         ({"n": 1, "budget": 0.5}, "cheapest candidate, which costs 1"),
@@ -389,12 +389,12 @@ def test_impossible_wishes(options: dict[str, Any], message: str) -> None:
 def test_what_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     classifier = gm.GraphGPClassifier(CITY).fit(CITY.nodes[:4], ["a", "b", "a", "b"])
     with pytest.raises(TableError, match="a classifier has `suggest`"):
-        gm.place_sensors(classifier, 2)
-    with pytest.raises(InputError, match="must be given where the model is not fitted"):
+        gm.place_sensors(classifier, 2)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="must be given if the model is not fitted"):
         gm.place_sensors(gm.GraphGPRegressor(CITY), 2)
     with pytest.raises(InputError, match="must be given if the model has none"):
         gm.place_sensors(gm.GraphGPRegressor(CITY, KERNEL), 2)
-    with pytest.raises(InputError, match="must have a smoothness before any data"):
+    with pytest.raises(InputError, match="must have a smoothness if there are no data"):
         gm.place_sensors(gm.GraphGPRegressor(CITY, gm.Matern(None, 2.0), noise=0.1), 2)
     monkeypatch.setattr(further_sites, "_MOST", 100)
     model = gm.GraphGPRegressor(CITY, gm.Matern(1, 2.0), noise=0.1, engine="moments")
@@ -410,7 +410,7 @@ def test_all_of_some_sensors_may_go_where_others_stay(fitted: Any) -> None:
 
 def test_impossible_removals(fitted: Any) -> None:
     bound = KERNEL.on(CITY)
-    with pytest.raises(TableError, match="must be given where the model has no data"):
+    with pytest.raises(TableError, match="must be given if the model has no data"):
         gm.remove_sensors(bound, 1, noise=0.1)
     with pytest.raises(TableError, match="whole number from 1 to 2"):
         gm.remove_sensors(bound, 3, sensors=CITY.nodes[:3], noise=0.1)
@@ -420,4 +420,4 @@ def test_impossible_removals(fitted: Any) -> None:
     with pytest.raises(TableError) as caught:
         gm.remove_sensors(fitted["markov"], 1, sensors=unseen, noise=0.1)
     assert "must be nodes with data" in str(caught.value)
-    assert "must be left out where the model has data" in str(caught.value)
+    assert "must be left out if the model has data" in str(caught.value)

@@ -164,7 +164,7 @@ SAID = {
     "good": [""],
     "unknown": ["`node` must name nodes of the graph", "77", "values.csv, row 2"],
     "repeated": ["must not repeat a pair of nodes", "a.csv, row 1", "b.csv, row 2", "parallel="],
-    "empty": ["must have rows", "b.csv", "a header alone"],
+    "empty": ["must have rows", "b.csv", "only a header"],
     "nothing": ["b.csv", "an empty file"],
     "column": ["must have the column 'weight'", "b.csv"],
     "negative": ["`weight` must be at least 0", "'-2.0' in b.csv, row 2"],

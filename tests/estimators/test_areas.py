@@ -120,7 +120,7 @@ def test_areas_without_people() -> None:
     assert some.predict([4], exposure=[0.0]) < 1e-200
     assert some.risk_table()["mean"].min() > 0.1
     cases[8] = 2
-    with pytest.raises(TableError, match="must be above 0 where something was counted; received 0 for 8"):
+    with pytest.raises(TableError, match="must be above 0 for counts above 0; received 0 for 8"):
         some.fit(cases, exposure=exposure)
 
 

@@ -168,7 +168,7 @@ def test_missing_labels_are_left_out() -> None:
 
 def test_minus_one_for_no_label_is_questioned() -> None:
     fit = gm.GraphGPClassifier(CITY, gm.Matern(2, 6.0), optimizer=None, integrate=False).fit
-    with pytest.warns(GraphMaternWarning, match="most labels are -1, which is taken for a class"):
+    with pytest.warns(GraphMaternWarning, match="most labels are -1, which is treated as a class"):
         fit(NAMES[:20], [-1] * 12 + [0, 1] * 4)
     fit(NAMES[:20], [-1] * 12 + [1] * 8)  # two classes, and three of which -1 is one: neither warns
     fit(NAMES[:20], [-1] * 8 + [0, 1] * 6)
@@ -210,7 +210,7 @@ def test_faults_of_labels() -> None:
         model.fit(["nowhere", *NAMES[1:]], list(QUARTER[SHOWN]))
     with pytest.raises(TableError, match="hashable"):
         model.fit(NAMES, [["a"]] * 60)
-    with pytest.raises(TableError, match="must come with `y`"):
+    with pytest.raises(TableError, match="must be given with `y`"):
         model.fit(NAMES)
     with pytest.raises(TableError, match="1-D sequence"):
         model.fit(NAMES, "labels")

@@ -281,7 +281,7 @@ def test_faults_of_covariates_of_observations() -> None:
         model.fit(nodes, y, covariates=ages.to_numpy()[:5])
     with pytest.raises(TableError, match="linearly dependent"):
         model.fit(nodes, y, covariates=ages.assign(twice=2.0 * ages["age"]))
-    with pytest.raises(TableError, match="must differ in name"):
+    with pytest.raises(TableError, match="must have different names"):
         gm.GraphGPRegressor(graph, gm.Matern(1.0), covariates=pd.Series(0.0, graph.nodes, name="age"), **options).fit(
             nodes, y, covariates=ages
         )

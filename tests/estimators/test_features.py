@@ -93,7 +93,7 @@ def test_missing_rows_are_listed() -> None:
         regressor(features=table.assign(kind="road")).fit(SEEN, Y)
     with pytest.raises(TableError, match=f"a row for each of the {N} nodes"):
         regressor(features=MEASURED[:-1]).fit(SEEN, Y)
-    with pytest.raises(TableError, match="not the same at all nodes"):
+    with pytest.raises(TableError, match="not constant"):
         regressor(features=np.ones((N, 2))).fit(SEEN, Y)
 
 
@@ -104,7 +104,7 @@ def test_kernels_and_features_go_together() -> None:
         regressor(kernel=gm.Matern()).fit(SEEN, Y)
     with pytest.raises(KernelError, match="must be 'auto' or 'features'"):
         regressor(engine="markov").fit(SEEN, Y)
-    with pytest.raises(KernelError, match=r"one gm.Interaction at most"):
+    with pytest.raises(KernelError, match=r"at most one gm.Interaction"):
         regressor(kernel=gm.RBFFeatures() + gm.Interaction()).fit(SEEN, Y)
     with pytest.raises(KernelError, match="must not scale"):
         regressor(kernel=2.0 * gm.RBFFeatures()).fit(SEEN, Y)

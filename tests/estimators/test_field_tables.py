@@ -58,11 +58,11 @@ BAD: dict[str, tuple[tuple[Any, ...], str]] = {
     "yes or no": ((long_table(time=[True, False, True]),), r"must be numbers, dates"),
     "zones mixed": (
         (long_table(time=["2024-01-01 00:00+01:00", "2024-01-01 01:00+02:00", "2024-01-01 02:00+01:00"]),),
-        r"in one time zone, or all without; received \+01:00 in row 0, \+02:00 in row 1. Convert .* utc=True",
+        r"have the same time zone, or none; received \+01:00 in row 0, \+02:00 in row 1. Convert .* utc=True",
     ),
     "zones and none": (
         (long_table(time=["2024-01-01 00:00Z", "2024-01-01 01:00", "2024-01-01 02:00Z"]),),
-        r"in one time zone, or all without; received \+00:00 in row 0, no zone in row 1",
+        r"have the same time zone, or none; received \+00:00 in row 0, no zone in row 1",
     ),
     "zones of objects": (
         (["a", "b"], [NOON.replace(tzinfo=BERLIN), NOON.replace(tzinfo=NEW_YORK)], [1.0, 2.0]),
@@ -79,10 +79,10 @@ BAD: dict[str, tuple[tuple[Any, ...], str]] = {
     "infinite value": ((long_table(value=[1.0, np.inf, 2.0]),), r"`value` must hold finite numbers, or NaN .* row 1"),
     "text value": ((long_table(value=[1.0, "fast", 2.0]),), r"`value` must hold finite numbers"),
     "transposed": ((wide_table(index=["a", "b"], columns=[0.0, 1.0]),), r"received nodes as rows. Transpose it"),
-    "column missing": ((long_table().rename(columns={"value": "speed"}),), r"Say what they are called"),
+    "column missing": ((long_table().rename(columns={"value": "speed"}),), r"Name them"),
     "column twice": ((pd.concat([long_table(), long_table()[["value"]]], axis=1),), r"must have each column once"),
-    "no values": ((NOT_A_TABLE,), r"must be a DataFrame, or come with `times` and `y`"),
-    "both": ((long_table(), DAYS), r"must be None beside a DataFrame"),
+    "no values": ((NOT_A_TABLE,), r"must be a DataFrame, or be given with `times` and `y`"),
+    "both": ((long_table(), DAYS), r"must be None with a DataFrame"),
     "a clock's word": ((long_table(time=["now", "today", DAYS[0]]),), r"received 'now' in row 0, 'today' in row 1"),
     "a number too large": ((long_table(time=[10**400, 1, 2]),), r"`time` must be finite"),
     "levels": (
@@ -91,7 +91,7 @@ BAD: dict[str, tuple[tuple[Any, ...], str]] = {
     ),
     "other names": (
         (long_table().rename(columns={"node": "sensor", "time": "when", "value": "speed"}),),
-        r"must have the columns 'node', 'time' and 'value', or .* received the columns 'sensor', 'when', 'speed'. Say",
+        r"must have the columns 'node', 'time' and 'value', or .* received the columns 'sensor', 'when', 'speed'. Name",
     ),
     "transposed, one unknown": ((wide_table(index=["a", "x"], columns=[0.0, 1.0]),), r"received nodes as rows"),
     "two dimensions": ((["a", "b"], [0.0, 1.0], [[1.0], [2.0]]), r"`y` must have one dimension; .* shape \(2, 1\)"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import logsumexp
 
 import graphmatern as gm
 from graphmatern.errors import KernelError, TableError
@@ -128,6 +129,41 @@ def test_three_values_are_no_reason_to_be_sure(engine: Any, y: list[float]) -> N
         assert wide > 2.0 * np.std(y)
 
 
+def _drawn_counts(graph: gm.Graph, y: list[int], asked: list[int]) -> tuple[Any, Any]:
+    """Rates at some nodes, drawn from the documented priors, and the weights that counts at the first nodes give."""
+    rng, n = np.random.default_rng(0), 60_000
+    laplacian = graph.laplacian().toarray()
+    values, vectors = np.linalg.eigh(laplacian)
+    edge = 1.0 / np.sqrt(np.diag(laplacian).mean() / (2.0 * graph.n_edges / graph.n_nodes))
+    medians, spreads = np.array([1.5, edge * graph.n_nodes**0.25, 1.0]), np.array([1.0, 1.3, 1.5])
+    nu, lengthscale, variance = (medians * np.exp(spreads * rng.standard_normal((n, 3)))).T[:, :, None]
+    logs = -nu * np.log(2.0 * nu / lengthscale**2 + np.maximum(values, 0.0))
+    share = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+    coefficients = np.sqrt(variance * graph.n_nodes * share) * rng.standard_normal(share.shape)
+    constant = np.log((sum(y) + 1.0) / len(y)) + 2.5 * rng.standard_normal((n, 1))
+    rates = np.exp(constant + coefficients @ vectors[[*range(len(y)), *asked]].T)
+    log_weights = (np.array(y) * np.log(rates[:, : len(y)]) - rates[:, : len(y)]).sum(axis=1)
+    return rates[:, len(y) :], np.exp(log_weights - logsumexp(log_weights))
+
+
+@pytest.mark.parametrize(("y", "of_limit", "of_middle"), [([0] * 20, 0.2, 0.08), ([3, 5, 4, 2, 6], 0.1, 0.025)])
+def test_few_counts_say_what_they_exactly_say(y: list[int], of_limit: float, of_middle: float) -> None:
+    """Counts that are all zero give an upper limit that so few of them can tell, and not a rate of next to nothing."""
+    graph, asked = gm.make_roads(60, seed=1), [20, 40]
+    rates, weights = _drawn_counts(graph, y, asked)
+    assert 1.0 / np.sum(weights**2) > 1000.0
+    model = gm.GraphGPRegressor(graph, likelihood="poisson", integrate=True, verbose=False).fit(list(range(len(y))), y)
+    table = model.predict_table().loc[asked]
+    for k in range(len(asked)):
+        order = np.argsort(rates[:, k])
+        middle, upper = np.interp([0.5, 0.975], np.cumsum(weights[order]), rates[order, k])
+        assert table["upper"].iloc[k] == pytest.approx(upper, rel=of_limit)
+        assert model.exceedance(middle, asked).iloc[k] == pytest.approx(0.5, abs=of_middle)
+    if not sum(y):
+        assert (table["upper"] > 0.08).all()
+        assert (table["upper"] < 0.2).all()
+
+
 def test_bounds_are_kept_and_reported() -> None:
     bounds = {"lengthscale": (0.001, 0.5), "noise": (1e-4, 1e-3)}
     model = gm.GraphGPRegressor(CITY, bounds=bounds).fit(NAMES, Y)
@@ -219,18 +255,18 @@ def test_both_laplacians_have_their_share() -> None:
     assert {one.normalized for one in integrated.components} == {False, True}
     expected = (1.0 - share) * plain.predict_proba() + share * scaled.predict_proba()
     assert np.abs(both.predict_proba() - expected).max() < 0.01
-    assert "Laplacians plain" in both.summary()
+    assert "Laplacian plain" in both.summary()
     # The table is that of the Laplacian with more evidence.
     own = scaled if both.normalized_ else plain
     pd.testing.assert_frame_equal(both.hyperparameters_, own.hyperparameters_)
-    assert "Laplacians" not in plain.summary()
+    assert "Laplacian" not in plain.summary()
 
 
-def test_the_summary_says_what_the_data_cannot_tell() -> None:
+def test_the_summary_says_what_the_data_leave_open() -> None:
     parts = gm.Graph.from_adjacency(np.kron(np.eye(2), np.ones((4, 4)) - np.eye(4)))
     few = gm.GraphGPRegressor(parts, integrate=True).fit([0, 1, 3], [1.0, 2.0, 4.0])
     assert "the data say little about nu, lengthscale" in few.summary()
-    assert "no data in the components of 4 nodes, where the prior predicts" in few.summary()
+    assert "4 nodes are in components without data: predictions there are the prior's" in few.summary()
     assert "all values are the same" not in few.summary()
     same = gm.GraphGPRegressor(parts, integrate=True).fit([0, 5], [3.0, 3.0])
     assert "all values are the same" in same.summary()
@@ -238,4 +274,4 @@ def test_the_summary_says_what_the_data_cannot_tell() -> None:
     city = gm.make_roads(150, seed=0)
     smooth = gm.Matern(nu=2, lengthscale=10).on(city).sample(random_state=0).numpy()[0]
     many = gm.GraphGPRegressor(city, integrate=True).fit(city.nodes, smooth)
-    assert "doubt" not in many.summary()
+    assert "caution" not in many.summary()

@@ -259,3 +259,24 @@ def test_weights_over_many_decades() -> None:
     for engine in ("spectral", "markov"):
         model = fit(engine, graph.nodes[::2], values[::2], graph=graph, kernel=gm.Matern(1, 1.0), optimizer=None)
         assert np.isfinite(model.predict(return_std=True)).all()
+
+
+def test_slips_of_the_pen_are_named() -> None:
+    kind: Any = gm.BYM2
+    with pytest.raises(TableError, match=r"received inf in row 1, 'soon' in row 2\. Correct"):
+        gm.GraphGPRegressor(CITY).fit([0, 1, 2], pd.Series([1.0, np.inf, "soon"]))
+    with pytest.raises(TableError, match=r"received 'soon' in row 1, column 1\. Correct"):
+        gm.GraphGPRegressor(CITY).fit(CITY.nodes[:2], pd.DataFrame([[1.0, 2.0], [None, "soon"]]))
+    with pytest.raises(KernelError, match=r"must be a kernel of this package.*Call the class: BYM2\(\)"):
+        gm.GraphGPRegressor(CITY, kind).fit([0, 1], [1.0, 2.0])
+    with pytest.raises(KernelError) as caught:
+        gm.GraphGPRegressor(CITY, priors={"phi": gm.Beta(0.5, 0.5)}).fit([0, 1], [1.0, 2.0])
+    assert len(caught.value.faults) == 1  # an unknown name, of which nothing else can be said
+
+
+def test_cautions_name_parameters_as_tables_do() -> None:
+    parts = gm.Graph.from_edges([(i, i + 1) for i in range(6)])
+    model = gm.GraphGPRegressor(parts, gm.BYM2(), likelihood="poisson").fit(range(7), [0] * 7, exposure=[1.0] * 7)
+    [line] = [line for line in model.summary().splitlines() if "the data say little about" in line]
+    assert "sigma" in line
+    assert "variance" not in line

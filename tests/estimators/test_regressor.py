@@ -275,14 +275,14 @@ def test_scores_of_what_cannot_be_scored() -> None:
 
 CASES: dict[str, tuple[Any, ...]] = {
     "ragged": ([0, 1], [[1.0], [1.0, 2.0]], "NaN for what was not observed"),
-    "mask": (np.ones(CITY.n_nodes, dtype=bool), np.zeros(CITY.n_nodes), "booleans, where names are numbers"),
+    "mask": (np.ones(CITY.n_nodes, dtype=bool), np.zeros(CITY.n_nodes), "booleans, but names are numbers"),
     "unknown node": (["nowhere"], [1.0], "`nodes` must be names of nodes"),
     "empty": ([], [], "`y` must hold at least one value"),
     "all missing": ([0, 1], [np.nan, np.nan], "`y` must hold at least one value"),
     "infinite": ([0, 1], [1.0, np.inf], "NaN for what was not observed"),
     "text": ([0, 1], ["a", "b"], "NaN for what was not observed"),
     "too few": ([0, 1], [1.0], "must have shape"),
-    "no values": ([0, 1], None, "must come with `y`"),
+    "no values": ([0, 1], None, "must be given with `y`"),
 }
 
 

@@ -162,3 +162,16 @@ def test_pipelines_pass_names_through() -> None:
     pipeline = make_pipeline(FunctionTransformer(validate=False), gm.GraphGPRegressor(CITY, gm.Matern(2, 3.0)))
     pipeline.fit(np.asarray(CITY.nodes), TRUTH)
     assert pipeline.score(np.asarray(CITY.nodes), TRUTH) > 0.8
+
+
+def test_options_by_name() -> None:
+    """Options of options are set through their names, the option itself before these, and all are known."""
+    model = gm.GraphGPRegressor(CITY, gm.Matern(1, 2.0))
+    assert model.get_params()["kernel__lengthscale"] == 2.0
+    assert "kernel__lengthscale" not in model.get_params(deep=False)
+    model.set_params(kernel__lengthscale=4.0, kernel=gm.Matern(2, 3.0), max_iterations=7)
+    assert isinstance(model.kernel, gm.Matern)
+    assert (model.kernel.values()["nu"], model.kernel.values()["lengthscale"], model.max_iterations) == (2.0, 4.0, 7)
+    with pytest.raises(ValueError, match="'lenght' is no parameter of GraphGPRegressor"):
+        model.set_params(lenght=1.0)
+    assert repr(gm.GraphGPRegressor(CITY, mean="zero")) == f"GraphGPRegressor(graph={CITY!r}, mean='zero')"

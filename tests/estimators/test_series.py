@@ -133,7 +133,7 @@ def test_predictions_are_rates_times_exposures() -> None:
     some = CITY.nodes[[4, 2]]
     np.testing.assert_allclose(model.predict(some, exposure=everywhere), mean[[4, 2]], rtol=1e-10)
     np.testing.assert_allclose(model.predict(some, exposure=3.0), 3.0 * rates[[4, 2]], rtol=1e-10)
-    with pytest.raises(TableError, match="model is one of counts"):
+    with pytest.raises(TableError, match="model is for counts"):
         regression(Y).predict(exposure=2.0)
     with pytest.raises(TableError, match="exposure"):
         model.predict(some, exposure=[1.0, 2.0, 3.0])

@@ -124,7 +124,7 @@ def test_names_of_any_hashable_kind() -> None:
 
 
 def test_numbers_and_strings_stay_apart() -> None:
-    with pytest.warns(GraphMaternWarning, match="read the same: 1, '1'"):
+    with pytest.warns(GraphMaternWarning, match="look the same: 1, '1'"):
         graph = gm.Graph.from_edges([(1, "1")])
     assert graph.n_nodes == 2
     with pytest.raises(UnknownNodeError, match="write 2, a int"):
@@ -331,7 +331,7 @@ def test_columns_are_what_the_caller_named() -> None:
     assert gm.Graph.from_edges(table, source=1, target=0).nodes.tolist() == ["a", "b", "c"]
     with pytest.raises(GraphError, match="for both"):
         gm.Graph.from_edges(table, source=1, target=1)
-    with pytest.raises(GraphError, match="'target', which stands 2 times"):
+    with pytest.raises(GraphError, match="'target', which occurs 2 times"):
         gm.Graph.from_edges(pd.DataFrame([["a", "b", "c"]], columns=["source", "target", "target"]))
 
 

@@ -214,7 +214,7 @@ def test_bad_points_on_edges(
     ("names", "asked", "hint"),
     [
         (["Rathaus", "Markt", "Dom", "Hafen", "Messe", "Oper"], "Rathhaus", r"Did you mean 'Rathaus'\?"),
-        (["09000", "09001"], 9001, "Leading zeros were lost: read the column as text"),
+        (["09000", "09001"], 9001, "Leading zeros were lost: keep the column as text"),
         ([1, 2], "2", "write 2, a int"),
         (["node 11", "node 12"], "node 13", r"named 'node 11', 'node 12'\.$"),  # another number is another node
     ],

@@ -128,7 +128,7 @@ def test_subgraph_keeps_weights_order_and_table() -> None:
     assert part.weights[0, 1] == 1.0  # mean length of the whole graph over 2
     assert part.positions is not None
     assert part.positions.tolist() == [[0, 0], [0, 1]]
-    with pytest.raises(GraphError, match="none twice"):
+    with pytest.raises(GraphError, match="without repetitions"):
         graph.subgraph(["a", "a"])
 
 

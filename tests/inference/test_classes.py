@@ -151,6 +151,22 @@ def test_probability_of_an_orthant() -> None:
     np.testing.assert_allclose(alone, multivariate_normal.logcdf(mean[:, 0] / np.sqrt(covariance[:, 0, 0])), rtol=1e-9)
 
 
+@pytest.mark.parametrize("variance", [5.0, 50.0])
+def test_new_observations_where_there_are_labels(variance: float) -> None:
+    """A large process is cut off by its label, which no Gaussian tells: it is off by 0.06 where the variance is 50."""
+    labelled, every = np.array([4, 20]), np.array([20, 8, 4])
+    observations = Observations(labelled, np.array([[1.0], [0.0]]), np.zeros((CITY.n_nodes, 0)))
+    kernel, likelihood = gm.Matern(2, 3.0, variance), MultinomialProbit(4)
+    found = learn(Problem(CITY, kernel, likelihood, observations, search=Search(None)), "spectral").posterior
+    root = np.linalg.cholesky(kernel.on(CITY).matrix(every, every).detach().numpy())
+    draws = torch.from_numpy(root @ np.random.default_rng(0).standard_normal((80_000, 3, 4)))
+    with torch.no_grad():
+        logs = torch.stack([likelihood.log_prob(torch.full((3,), c), draws.transpose(1, 2)) for c in range(4)])
+    weights = torch.exp(logs[1, :, 2] + logs[0, :, 0])
+    expected = torch.einsum("cns,n->sc", torch.exp(logs), weights / weights.sum()).numpy()
+    np.testing.assert_allclose(found.class_probabilities(every), expected, atol=0.015)
+
+
 def test_extreme_variances_are_borne() -> None:
     """Separable classes have most evidence where the noise vanishes beside the processes."""
     nodes, y = np.arange(20), (np.arange(20) > 9).astype(float) + (np.arange(20) > 14)

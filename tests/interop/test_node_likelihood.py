@@ -185,10 +185,10 @@ def test_exposures_in_gpytorchs_objectives() -> None:
 def test_exposures_are_refused_where_nothing_is_counted(own: Any) -> None:
     likelihood, q = NodeLikelihood(own), normal(tasks=own.n_latents)
     for method in (likelihood.expected_log_prob, likelihood.log_marginal):
-        with pytest.raises(LikelihoodError, match="`exposure` must be left out but for counts"):
+        with pytest.raises(LikelihoodError, match="`exposure` must be left out except for counts"):
             method(Y, q, exposure=HOURS)
     for given in (q, q.mean):
-        with pytest.raises(LikelihoodError, match="`exposure` must be left out but for counts"):
+        with pytest.raises(LikelihoodError, match="`exposure` must be left out except for counts"):
             likelihood(given, exposure=HOURS)
 
 
@@ -222,5 +222,11 @@ def test_distributions_of_binomial_and_zero_inflated_counts() -> None:
     direct = binomial.predictive_log_prob(joined, q.mean[None], q.variance[None])
     np.testing.assert_allclose(likelihood.log_marginal(y, q, trials=trials), direct, rtol=1e-12)
     assert likelihood(q, trials=trials).mean.shape[-1] == 3
-    with pytest.raises(LikelihoodError, match="must be left out but for binomial"):
+    with pytest.raises(LikelihoodError, match="must be left out except for binomial"):
         NodeLikelihood(inflated).expected_log_prob(y, q, trials=trials)
+
+
+def test_other_likelihoods_are_refused_at_once() -> None:
+    other: Any = gpytorch.likelihoods.GaussianLikelihood()
+    with pytest.raises(LikelihoodError, match=r"received a gpytorch GaussianLikelihood.*need no NodeLikelihood"):
+        gm.interop.NodeLikelihood(other)

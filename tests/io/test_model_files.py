@@ -287,7 +287,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     junk.write_bytes(len(deep).to_bytes(8, "little") + deep)
     with pytest.raises(ModelFileError, match="not a model file"):
         gm.load(junk)
-    with pytest.raises(DataNotFoundError, match="no such file"):
+    with pytest.raises(DataNotFoundError, match="does not exist"):
         gm.load(tmp_path / "absent.gm")
     with pytest.raises(DataNotFoundError, match="a folder"):
         gm.load(tmp_path)

@@ -182,7 +182,7 @@ def test_scikit_learns_manners() -> None:
     twin.set_params(steps=6, laziness=0.75)
     assert (twin.steps, twin.laziness.item()) == (6, pytest.approx(0.75))
     assert kernel.steps == 4
-    with pytest.raises(KernelError, match=r"must be at least 1/2 where `steps` is odd"):
+    with pytest.raises(KernelError, match=r"must be at least 1/2 if `steps` is odd"):
         kernel.set_params(steps=3)
     assert kernel.steps == 4
     with pytest.raises(KernelError, match="Correct these names"):
@@ -211,7 +211,7 @@ def test_state_dict_round_trip_and_copies() -> None:
         (lambda: gm.RandomWalk(steps=0), "`steps` must be a whole number from 1 to 1000000000; received 0"),
         (lambda: gm.RandomWalk(steps=2.5), "`steps` must be a whole number"),  # type: ignore[arg-type]
         (lambda: gm.RandomWalk(laziness=1.0), "`laziness` must lie in [0, 1); received 1.0"),
-        (lambda: gm.RandomWalk(steps=3, laziness=0.4), "must be at least 1/2 where `steps` is odd"),
+        (lambda: gm.RandomWalk(steps=3, laziness=0.4), "must be at least 1/2 if `steps` is odd"),
         (lambda: gm.RandomWalk().on(gm.make_roads(10), normalized=False), "must be True for RandomWalk"),
         (lambda: gm.InverseCosine().on(gm.make_roads(10), normalized=False), "for InverseCosine"),
         (lambda: (gm.Matern() + gm.RandomWalk()).on(gm.make_roads(10), normalized=False), "for RandomWalk"),

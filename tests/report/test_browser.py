@@ -264,11 +264,11 @@ def test_classes_and_hostile_names(tmp_path: Path, visit: Visit) -> None:
     assert page.title() == f"</title>{pages.HOSTILE}"
     assert page.locator("#legend li").all_inner_texts() == ["blue", "green", "red"]
     assert "no map" in page.inner_text("#layout-note")
-    assert "No labels reach 2 of the nodes" in page.inner_text("#warnings")
+    assert "2 of the nodes are in parts of the graph without labels" in page.inner_text("#warnings")
     page.fill("#search", "<SCRIPT>")
     page.press("#search", "Enter")
     assert page.locator("#detail h2 span").inner_text() == pages.HOSTILE
-    assert "No data reach" in page.inner_text("#detail")
+    assert "has no data" in page.inner_text("#detail")
     shares = model.posterior_.class_probabilities(np.array([model.graph.n_nodes - 1]))[0]
     assert f"{100 * shares.max():.0f} %" in page.inner_text("#detail")
     for layer in page.locator("#layer option").all():

@@ -190,7 +190,7 @@ def test_areas_from_whatever_people_have(tmp_path: Path) -> None:
     assert found is not None
     assert [len(rings) for rings in found] == [1, 1, 2]
     np.testing.assert_array_equal(found[0][0], square)
-    with pytest.raises(TableError, match=r"(?s)named as the nodes are.*polygons") as error:
+    with pytest.raises(TableError, match=r"(?s)names of nodes.*polygons") as error:
         graph.with_areas({"z": square, "a": {"type": "Point", "coordinates": [0, 0]}})
     assert len(error.value.faults) == 2
     with pytest.raises(TableError, match="by node name"):

@@ -44,7 +44,7 @@ def test_all_rows_are_here() -> None:
 @pytest.mark.parametrize("single", [False, True])
 def test_a_product_in_two_parts_is_that_of_the_whole(n: int, single: bool) -> None:
     rng = np.random.default_rng(0)
-    whole = sp.random_array((3_000, 3_000), density=0.003, format="csr", rng=rng)
+    whole: Any = sp.random_array((3_000, 3_000), density=0.003, format="csr", rng=rng)
     kind = np.dtype("float32" if single else "float64")
     parts = SplitRows(whole[:n, :n], whole[:n, n:])
     parts = parts.single() if single else parts

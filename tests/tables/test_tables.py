@@ -103,11 +103,38 @@ def test_wrong_places_on_roads_are_told(tmp_path: Path, text: str, words: str) -
             read(path, STREETS)
 
 
+@pytest.mark.parametrize(
+    ("names", "column", "words"),
+    [
+        (["0079", "0132"], "79,132", "Leading zeros were lost"),
+        (["Hamburg", "Bremen"], "Hambrug,Bremne", "Did you mean 'Hamburg', 'Bremen'?"),
+    ],
+)
+def test_a_table_without_any_name_is_refused_with_a_hint(
+    tmp_path: Path, names: list[str], column: str, words: str
+) -> None:
+    rows = "".join(f"{name},{k}.5\n" for k, name in enumerate(column.split(",")))
+    path = write(tmp_path / "values.csv", f"place,speed\n{rows}")
+    with pytest.raises(TableError) as caught:
+        read_values(path, gm.Graph.from_edges([tuple(names)]))
+    assert "must have a column of node names" in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_a_misspelt_column_is_refused_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    path = write(tmp_path / "values.csv", "node,speed_mph,sd\na,1,0.5\n")
+    with pytest.raises(TableError, match=r"received 'spede_mph'.*Did you mean 'speed_mph'\?"):
+        read_values(path, PATH, ValueColumns(value="spede_mph"))
+    with pytest.raises(TableError, match=r"received 'length'.*Name another\."):
+        read_values(path, PATH, ValueColumns(value="length"))
+
+
 def test_columns_beside_the_values_are_not_taken_for_them(tmp_path: Path) -> None:
     path = write(tmp_path / "values.csv", "node,speed,sd,time\na,1,0.5,3\nb,2,0.5,4\n")
     reading = read_values(path, PATH)
     assert (reading.name, reading.values.tolist()) == ("speed", [1.0, 2.0])
-    assert "column 'sd' is not used: --noise-std sd takes it" in reading.notes[1]
+    assert "column 'sd' is not used; if it holds standard deviations" in reading.notes[1]
+    assert reading.notes[1].endswith("--noise-std sd")
     assert "column 'time' is not used" in reading.notes[2]
     used = read_values(path, PATH, ValueColumns(noise="sd"))
     assert used.noise is not None

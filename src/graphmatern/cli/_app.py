@@ -1,4 +1,4 @@
-"""Commands and their options; what they do is imported when they run, so that help is quick."""
+"""Commands and their options; their code is imported when they run, so that help is quick."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def reproduce(
     recipe: Annotated[
         str, typer.Option(help="fast (ours), or paper: its optimiser and steps, which take hours.")
     ] = "fast",
-    processes: Annotated[int, typer.Option(min=1, help="Processes at work.")] = 2,
+    processes: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 2,
 ) -> None:
-    """Reproduce the paper's table and figures, next to its own.
+    """Reproduce the paper's table and figures, next to the published ones.
 
     Example: graphmatern reproduce all --out results
     """
@@ -109,8 +109,8 @@ def benchmark(
     sections: Annotated[list[str] | None, typer.Argument(help="traffic, cora, scaling, …; all by default.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes, to check that it works.")] = False,
     full: Annotated[bool, typer.Option("--full", help="All sizes and repeats; takes hours.")] = False,
-    without_peers: Annotated[bool, typer.Option("--without-peers", help="This library alone.")] = False,
-    redo: Annotated[bool, typer.Option("--redo", help="Measure again what has been measured.")] = False,
+    without_peers: Annotated[bool, typer.Option("--without-peers", help="Only this library.")] = False,
+    redo: Annotated[bool, typer.Option("--redo", help="Repeat measurements already made.")] = False,
     report: Annotated[bool, typer.Option("--report", help="Only write the report, from stored results.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for results, report and plots.")] = None,
 ) -> None:
@@ -136,7 +136,7 @@ def info(
     *,
     options: GraphOptions,
     observations: Annotated[
-        int | None, typer.Option(min=1, help="Number of values that a fit would have; up to 500 by default.")
+        int | None, typer.Option(min=1, help="Number of values to assume for a fit; up to 500 by default.")
     ] = None,
     output: ConsoleOptions,
 ) -> None:
@@ -179,7 +179,7 @@ def fit(
         bool, typer.Option("--ignore-unknown", help="Leave out rows that name no node of the graph.")
     ] = False,
     model: ModelOptions,
-    holdout: Annotated[float, typer.Option(help="Share of the values to hold out and test predictions on.")] = 0.0,
+    holdout: Annotated[float, typer.Option(help="Share of the values to hold out for testing predictions.")] = 0.0,
     level: Level = 0.95,
     output: ConsoleOptions,
 ) -> None:
@@ -263,7 +263,7 @@ def place(
     *,
     n: Annotated[
         int | None,
-        typer.Option("-n", "--number", min=1, help="How many; as many as the budget allows by default."),
+        typer.Option("-n", "--number", min=1, help="How many nodes; by default as many as the budget allows."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -273,7 +273,7 @@ def place(
     criterion: Annotated[
         str,
         typer.Option(
-            help="entropy, mutual_information or variance; of a classifier entropy, bald or variance.",
+            help="entropy, mutual_information or variance; for a classifier entropy, bald or variance.",
             callback=underscored,
         ),
     ] = "entropy",
@@ -282,7 +282,8 @@ def place(
         typer.Option(help="Table of nodes to choose from; all nodes without data by default.", metavar="FILE"),
     ] = None,
     costs: Annotated[
-        Path | None, typer.Option(help="Table of nodes and costs: chosen by gain per cost.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Table of nodes and costs; nodes are then chosen by gain per cost.", metavar="FILE"),
     ] = None,
     budget: Annotated[float | None, typer.Option(help="Total cost allowed.")] = None,
     existing: Annotated[

@@ -1,4 +1,4 @@
-"""What is wrong with the options of a command: all of it at once, before any work is done."""
+"""Checks of a command's options: everything that is wrong at once, before any work is done."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _unread: ContextVar[tuple[Any, ...]] = ContextVar("unread", default=())  # optio
 
 @dataclass(frozen=True)
 class _Said(Fault):
-    """A fault that has its own words."""
+    """A fault with a message of its own."""
 
     def __str__(self) -> str:
         return self.rule
 
 
 class Command(TyperCommand):
-    """A command that reads on after an option that cannot be read, and tells of all of them together.
+    """A command that reads on after an option that cannot be read, and reports all of them together.
 
     A function that is `checking` adds what else is wrong.
     """
@@ -61,7 +61,7 @@ class Command(TyperCommand):
         return rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it, unless there are faults that it would not tell of itself."""
+        """Run it, unless there are faults that it would not report itself."""
         found = ctx.meta[__name__]
         alone = any(one.param.required for one in found) or not getattr(self.callback, "checks", False)
         if found and alone and len(found) > 1:

@@ -38,7 +38,7 @@ EXIT_CODES = (
     "4 a file could not be written; 5 an optional library is missing; 130 interrupted."
 )
 
-# Options whose values are right or wrong whatever the files hold; as the library calls them, too.
+# Options whose values are right or wrong whatever the files hold, under the library's names too.
 _OPTIONS = {"engine", "holdout", "inference", "kernel", "laplacian", "lengthscale", "level", "likelihood"}
 _OPTIONS |= {
     "criterion",
@@ -68,14 +68,14 @@ class UseError(InputError):
 
 
 class Console:
-    """Where a command's words go: notes and results for people, or one JSON object at the end for programs.
+    """Where a command prints: notes and results for people, or one JSON object at the end for programs.
 
     Parameters
     ----------
     quiet : bool
-        Whether to say nothing but what went wrong.
+        Whether to print only errors.
     as_json : bool
-        Whether to print one JSON object instead of words.
+        Whether to print one JSON object instead of text.
     """
 
     def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
@@ -140,7 +140,7 @@ class Console:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Show the library's warnings as lines of their own; other libraries' are not for the user."""
+        """Show the library's warnings as lines of their own, and hide those of other libraries."""
         with showing(None if self.talks else False), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", GraphMaternWarning)
@@ -149,7 +149,7 @@ class Console:
 
 
 def _with_options(text: str) -> str:
-    """The library's words with arguments as options: --parallel first for parallel='first'."""
+    """The library's message with arguments spelled as options: --parallel first for parallel='first'."""
     text = re.sub(r"\b(contiguity|engine|likelihood|parallel)='(\w+)'", r"--\1 \2", text)
     return re.sub(r"(through|with) `(links|tolerance)`", r"\1 --\2", text)
 
@@ -165,7 +165,7 @@ def _for_json(value: Any) -> Any:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Tell errors of writing a file from errors of reading one."""
+    """Distinguish errors of writing a file from errors of reading one."""
     try:
         yield
     except GraphMaternError:
@@ -216,16 +216,16 @@ def _words(error: BaseException) -> str:
 
 
 def reported(command: _Command) -> _Command:
-    """Turn what a command raises into a few words and an exit code; with --debug, the traceback comes first."""
+    """Turn exceptions of a command into a short message and an exit code; with --debug, the traceback comes first."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
         except KeyboardInterrupt:
-            typer.echo("graphmatern: interrupted; unfinished files are unchanged", err=True)
+            typer.echo("graphmatern: interrupted; files that were not finished are unchanged", err=True)
             raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:  # whoever read the output has seen enough
+        except BrokenPipeError:  # the reader of the output has closed it
             sys.stderr.close()
             raise typer.Exit(0) from None
         except (typer.Exit, typer.Abort, typer.BadParameter):

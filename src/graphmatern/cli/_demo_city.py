@@ -116,7 +116,7 @@ def city_table(data: Measurements, fits: dict[str, tuple[Floats, Floats]]) -> Ta
     hidden = data.hidden
     title = f"{len(hidden):,} junctions predicted from {len(data.sensors)} sensors"
     # evidence/integration_uses.md has the coverage of eight such cities.
-    caption = "No Gaussian process made this traffic; with eight seeds, 91–97 %."
+    caption = "This traffic was not drawn from a Gaussian process; over eight seeds, 91–97 %."
     table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     table.add_column("method")
     table.add_column("RMSE", justify="right")

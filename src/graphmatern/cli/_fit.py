@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_fit"]
 
-#: Names that options may have; the library has them where they are used, which takes long to import.
+#: Values of options; the library defines them where they are used, which takes long to import.
 ENGINES = ("auto", "spectral", "markov", "moments", "features", "eigenvectors", "inducing")
 LIKELIHOODS = (
     "gaussian", "student_t", "gamma", "poisson", "negative_binomial", "zero_inflated_poisson", "binomial", "auto",
@@ -96,7 +96,7 @@ def run_fit(
         if out is not None:
             with writing(out):
                 estimator.save(out)
-            console.say(f"{out}: the model")
+            console.say(f"{out}: model")
             console.result["model"] = str(out)
         write_outputs(estimator, predict, plot, level, console, unit or data.name, lines=lines)
         if page is not None:
@@ -121,7 +121,9 @@ def _check(checks: Checks, options: GraphOptions, columns: ValueColumns, model: 
         with checks.collecting():
             check_choice(option, chosen, possible, InputError)
     if not 0.0 <= holdout < 1.0:
-        checks.add("holdout", "must be a share from 0 to below 1", f"{holdout:g}", "0.2 holds out a fifth.")
+        checks.add(
+            "holdout", "must be a share from 0 to below 1", f"{holdout:g}", "For instance, 0.2 holds out a fifth."
+        )
     remedies = {"nu": "Leave it out to learn it.", "lengthscale": "Leave it out to learn it."}
     numbers = {"nu": model.nu, "lengthscale": model.lengthscale, "max_seconds": model.max_seconds}
     for option, value in (numbers | {"snap-limit": columns.snap_limit}).items():
@@ -130,11 +132,11 @@ def _check(checks: Checks, options: GraphOptions, columns: ValueColumns, model: 
             checks.add(option, "must be a positive number", f"{value:g}", remedy)
     if (model.likelihood == "binomial") != (columns.trials is not None):
         received = f"{columns.trials or 'none'} for {model.likelihood or 'no likelihood'}"
-        remedy = "Name the column with the number of trials, and say --likelihood binomial."
+        remedy = "Name the column with the number of trials, and use --likelihood binomial."
         checks.add("trials", "must be given if, and only if, the likelihood is binomial", received, remedy)
     if model.likelihood == "binomial" and holdout:
         checks.add(
-            "holdout", "must be 0 for binomial counts", f"{holdout:g}", "The page has scores of what is left out."
+            "holdout", "must be 0 for binomial counts", f"{holdout:g}", "The page of --report has leave-one-out scores."
         )
 
 
@@ -149,7 +151,7 @@ def _say_values(data: ValueReading, path: Path, model: ModelOptions, console: Co
         different = np.unique(data.values)
         few = len(different) <= 10 and len(different) < len(data.values) / 2 and (different % 1 == 0).all()
         if model.task == "auto" and model.likelihood is None and few:
-            console.note(f"if {abbreviate(different.astype(int))} are names of classes, say --task classification")
+            console.note(f"if {abbreviate(different.astype(int))} are names of classes, use --task classification")
         return
     classes = pd.unique(data.values)
     console.note(f"the values are {len(classes):,} classes: classification")
@@ -160,7 +162,7 @@ def _say_values(data: ValueReading, path: Path, model: ModelOptions, console: Co
 
 
 def _warn_of_parts(data: ValueReading, console: Console) -> None:
-    """Warn if a network is not connected, which is mostly an accident of how it was drawn."""
+    """Warn if a network is not connected, which is usually an accident of how it was drawn."""
     graph = data.graph
     reached = np.isin(graph.components, graph.components[data.places])
     count = int((~reached).sum())
@@ -191,7 +193,7 @@ def _split(data: ValueReading, holdout: float, seed: int) -> tuple[Any, Any]:
 
 
 def _kernel(model: ModelOptions) -> Kernel | None:
-    """The kernel asked for; what is given is kept, what is not is learned."""
+    """The kernel asked for; given parameters are kept, the others are learned."""
     from graphmatern.kernels import BYM2, ICAR, Diffusion, InverseCosine, Leroux, Matern, RandomWalk
 
     name = model.kernel
@@ -302,9 +304,9 @@ def _score(estimator: Any, data: ValueReading, held: Any, console: Console) -> N
     if is_classifier(estimator):
         seen = np.isin(data.values[held].astype(str), estimator.classes_.astype(str))
         if not seen.all():
-            console.warn(
-                f"{int((~seen).sum()):,} values held out have classes that no other value has; they are not scored"
-            )
+            count = int((~seen).sum())
+            words = "value has a class" if count == 1 else "values have classes"
+            console.warn(f"{count:,} held-out {words} that no other value has: not scored")
         held = held[seen]
     beside = {} if data.exposure is None else {"exposure": data.exposure[held]}
     scores = estimator.evaluate(data.graph.nodes[data.places[held]], data.values[held], **beside) if len(held) else {}

@@ -1,4 +1,4 @@
-"""What the commands' help says; every example works when pasted into a shell."""
+"""The help texts of the commands; every example works when pasted into a shell."""
 
 from __future__ import annotations
 
@@ -42,34 +42,35 @@ def _with_example(text: str, command: str) -> str:
 
 
 INFO = _with_example(
-    "Describe a graph, and what could be done with it.\n\n"
-    "Size, connected parts, weights, what a fit would take through each engine, and advice.",
+    "Describe a graph, and what a fit on it would cost.\n\n"
+    "Prints size, connected parts and weights, predicted time and memory of a fit with each engine, and advice.",
     "info",
 )
 FIT = _with_example(
     "Learn a model from a graph and values at some of its nodes.\n\n"
-    "Columns are guessed from their names and entries; what was guessed is printed and can be overridden. Numbers are "
-    "regressed, texts are classes. Values may lie on edges: give the edge's name (--road) and the distance from its "
-    "source (--distance), or a table of sensors (--sensors).",
+    "Columns are guessed from their names and entries; what was guessed is printed and can be overridden. Numbers "
+    "mean regression, texts mean classification. Values may lie on edges: give the edge's name (--road) and the "
+    "distance from its source (--distance), or a table of sensors (--sensors).",
     "fit",
 )
 PREDICT = _with_example(
     "Predict at every node, with uncertainty, from a model file.\n\n"
-    "Columns: mean, std, an interval of the process, one of a new observation, whether data reach the node (informed), "
-    "and whether it has a value of its own (observed); of a classifier, the class and the probability of each.",
+    "Columns: mean, std, an interval for the process and one for a new observation, whether the node is connected to "
+    "any data (informed), and whether it has a value of its own (observed); for a classifier, the most probable class "
+    "and the probability of each.",
     "predict",
 )
 PLACE = _with_example(
     "Choose where to measure next, from a model file.\n\n"
     "Nodes are chosen one after the other, each the best given the model's data and those before it. Columns: node, "
-    "order, gain, cost, and the standard deviation that remains on average (mean_std) and at most (max_std); of a "
-    "classifier, the score and the label expected.",
+    "order, gain, cost, and the standard deviation that remains on average (mean_std) and at most (max_std); for a "
+    "classifier, the score and the expected label.",
     "place",
 )
 
 REPORT = _with_example(
     "Write an interactive page about a model, as one HTML file.\n\n"
-    "It has a map to explore, a table of all nodes, what was fitted in plain words, and how far to trust it. "
-    "It opens anywhere, needs no server and loads nothing.",
+    "It has a map to explore, a table of all nodes, the model in plain words, and how far to trust it. "
+    "It opens in any browser, needs no server and loads nothing.",
     "report",
 )

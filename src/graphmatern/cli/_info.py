@@ -1,4 +1,4 @@
-"""The command that describes a graph, what each engine would cost on it, and what to do."""
+"""The command that describes a graph, what each engine would cost on it, and gives advice."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run_info(path: Path, options: GraphOptions, console: Console, observations: 
     console.say(graph.summary())
     console.say("")
     console.say(f"a fit to {count:,} values, roughly:")
-    console.say(f"{'engine':<10}{'memory':<12}{'time':<22}through")
+    console.say(f"{'engine':<10}{'memory':<12}{'time':<22}method")
     for cost in costs:
         console.say(_words(cost))
     console.say("")
@@ -103,7 +103,7 @@ def _range(values: Any) -> dict[str, float]:
 
 
 def _predictions(graph: Graph, count: int) -> tuple[list[EngineCost], str]:
-    """What a fit would take through each engine, and which of them it would use: by the same rules as a fit."""
+    """What a fit would cost with each engine, and which it would use, by the same rules as a fit."""
     from graphmatern.inference import Observations, Problem, choose_engine, predict_costs
     from graphmatern.likelihoods import Gaussian
 
@@ -112,7 +112,7 @@ def _predictions(graph: Graph, count: int) -> tuple[list[EngineCost], str]:
     problem = Problem(graph, None, Gaussian(), values, normalized=None)
     engine, reason, normalized = choose_engine(problem, "auto")
     costs = predict_costs(replace(problem, normalized=normalized))
-    return costs, f"--engine auto would take the {engine} engine ({reason})"
+    return costs, f"--engine auto would choose the {engine} engine ({reason})"
 
 
 def _advice(graph: Graph, costs: list[EngineCost]) -> list[str]:
@@ -124,8 +124,8 @@ def _advice(graph: Graph, costs: list[EngineCost]) -> list[str]:
         found.append(f"an engine above needs more than the {format_bytes(memory)} of memory that is free")
     parts = graph.n_components
     if parts > 1:
-        found.append(f"{parts:,} parts are not connected: those without a value keep the prior")
-        found.append("keep the largest part alone with --largest-component")
+        found.append(f"the graph has {parts:,} parts that are not connected: those without a value keep the prior")
+        found.append("--largest-component keeps only the largest part")
     weights = graph.weights.data
     if len(weights) and weights.max() > 1e6 * weights.min():
         found.append(
@@ -133,7 +133,7 @@ def _advice(graph: Graph, costs: list[EngineCost]) -> list[str]:
             "check the lengths"
         )
     if not graph.has_lengths and graph.areas is None and len(weights) and (weights == weights[0]).all():
-        found.append("all edges have the same weight; if lengths are known, use them (--length)")
+        found.append("all edges have the same weight; if their lengths are known, use them (--length)")
     if graph.positions is None:
-        found.append("no positions are known: maps use a computed layout; --nodes gives longitude and latitude")
+        found.append("no positions are known, so maps use a computed layout; give longitude and latitude with --nodes")
     return found

@@ -54,10 +54,10 @@ Unit = Annotated[str, typer.Option(help="Unit of the values, such as mph, for ma
 LengthUnit = Annotated[str | None, typer.Option("--length-unit", help="Unit of the edges' lengths, such as m.")]
 Title = Annotated[str | None, typer.Option(help="Title of the page.")]
 Areas = Annotated[
-    Path | None, typer.Option(help="Outlines of the nodes, where these are areas: a GeoJSON file.", metavar="FILE")
+    Path | None, typer.Option(help="Outlines of the nodes, if these are areas: a GeoJSON file.", metavar="FILE")
 ]
 AreaName = Annotated[
-    str | None, typer.Option("--area-name", help="Property of the areas with the node names; guessed by default.")
+    str | None, typer.Option("--area-name", help="Property of the areas that holds node names; guessed by default.")
 ]
 Threads = Annotated[int | None, typer.Option("--n-threads", min=1, help="Threads to use; all by default.")]
 
@@ -91,33 +91,35 @@ class GraphOptions:
     parallel: Annotated[
         str,
         typer.Option(
-            help="Several edges between two nodes: sum, mean_length, first or error.",
+            help="What to do with several edges between two nodes: sum, mean_length, first or error.",
             metavar="RULE",
             callback=underscored,
         ),
     ] = "sum"
     largest_component: Annotated[
-        bool, typer.Option("--largest-component", help="Keep the largest connected part only.")
+        bool, typer.Option("--largest-component", help="Keep only the largest connected part.")
     ] = False
     sensors: Annotated[
         Path | None, typer.Option(help="Table of sensors on roads (name, road, distance), inserted as nodes.")
     ] = None
     area_name: AreaName = None
     contiguity: Annotated[
-        str, typer.Option(help="Areas are neighbours that share a point (queen) or a line (rook).", metavar="RULE")
+        str, typer.Option(help="Areas are neighbours if they share a point (queen) or a line (rook).", metavar="RULE")
     ] = "queen"
     tolerance: Annotated[
         float, typer.Option(help="Width of gaps between the outlines of neighbours, in the unit of their coordinates.")
     ] = 0.0
     links: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Table of two columns: areas that are neighbours too, as by a ferry."),
+        typer.Option(
+            metavar="FILE", help="Table with two columns: pairs of areas that are neighbours too, as by ferry."
+        ),
     ] = None
 
 
 @dataclass(frozen=True)
 class ValueOptions:
-    """Which columns of a table of values say what."""
+    """Which column of a table of values is which."""
 
     node: Annotated[str | None, typer.Option(help="Column of VALUES with node names; guessed by default.")] = None
     value: Annotated[str | None, typer.Option(help="Column of VALUES with the values; guessed by default.")] = None
@@ -133,7 +135,7 @@ class ValueOptions:
         float | None,
         typer.Option(
             "--snap-limit",
-            help="How far values with coordinates may lie from the nearest road, in m for degrees; half a road by "
+            help="Largest distance of values with coordinates from the nearest road, in m for degrees; half a road by "
             "default.",
         ),
     ] = None
@@ -166,7 +168,7 @@ class ValueOptions:
 class ModelOptions:
     """What is fitted."""
 
-    task: Annotated[str, typer.Option(help="regression, classification, or auto: numbers or not.")] = "auto"
+    task: Annotated[str, typer.Option(help="regression, classification, or auto: regression for numbers.")] = "auto"
     kernel: Annotated[
         str,
         typer.Option(
@@ -184,7 +186,7 @@ class ModelOptions:
     eigenpairs: Annotated[int | None, typer.Option(min=1, help="Eigenpairs of the spectral engine.")] = None
     max_seconds: Annotated[
         float | None,
-        typer.Option("--max-seconds", help="Longest predicted time of a fit; no limit by default."),
+        typer.Option("--max-seconds", help="Refuse a fit that is predicted to take longer; no limit by default."),
     ] = None
     likelihood: Annotated[
         str | None,
@@ -196,17 +198,17 @@ class ModelOptions:
     ] = None
     mean: Annotated[str, typer.Option(help="Mean of the process: constant or zero.")] = "constant"
     covariates: Annotated[
-        str | None, typer.Option(help="Columns of the table of nodes that the mean depends on, joined by commas.")
+        str | None, typer.Option(help="Columns of the table of nodes that the mean depends on, separated by commas.")
     ] = None
     features: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Table of what is known at every node: node names first, then numbers."),
+        typer.Option(metavar="FILE", help="Table of what is known about every node: node names first, then numbers."),
     ] = None
     integrate: Annotated[
         bool | None,
         typer.Option(
             "--integrate/--no-integrate",
-            help="Integrate over the parameters, or plug in the best; by default integrate up to 2,000 values.",
+            help="Integrate over the parameters or plug in the best ones; by default integrate up to 2,000 values.",
         ),
     ] = None
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0

@@ -50,7 +50,7 @@ def read_names(path: Path, graph: Graph) -> tuple[pd.DataFrame, Any, Any]:
     codes = matcher.codes(table[column])
     if (codes < 0).any():
         unknown = table.loc[codes < 0, column].tolist()
-        rule = f"must hold names of nodes in column {str(column)!r}"
+        rule = f"must hold only names of nodes in column {str(column)!r}"
         raise faults.raise_now("file", rule, abbreviate(unknown), "Correct them, or leave these rows out.")
     return table, column, graph.nodes[codes]
 
@@ -130,7 +130,7 @@ def _suggest(model: Any, options: PlaceOptions) -> pd.DataFrame:
     given = [name for name, value in idle.items() if value is not None]
     if given:
         faults = FaultList("nothing was chosen", InputError)
-        raise faults.raise_now(given[0], "must be left out for a classifier", "some", "Labels cost the same.")
+        raise faults.raise_now(given[0], "must be left out for a classifier", "a value", "All labels cost the same.")
     count = 1 if options.count is None else options.count
     found: pd.DataFrame = model.suggest(count, options.criterion, candidates=_names(options.candidates, model.graph))
     return found

@@ -22,7 +22,7 @@ __all__ = ["PageOptions", "check_page", "run_report", "write_report"]
 
 @dataclass(frozen=True)
 class PageOptions:
-    """What a page is called, and in which units it speaks."""
+    """Title, units and other options of a page."""
 
     path: Path
     title: str | None = None
@@ -36,7 +36,7 @@ class PageOptions:
 def check_page(checks: Checks, page: PageOptions) -> None:
     """Note why a page cannot be written before any work is done."""
     if page.path.suffix.lower() not in (".html", ".htm"):
-        checks.add("output", "must end in .html", repr(page.path.name), "A browser opens it then.")
+        checks.add("output", "must end in .html", repr(page.path.name), "Browsers open such files.")
     with checks.collecting(), writing(page.path):
         check_target(page.path)
 

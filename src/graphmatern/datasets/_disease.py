@@ -30,7 +30,7 @@ _NYC = (
 def _folder(files: tuple[str, ...]) -> Path:
     found = local_folder("disease", files)
     if found is None:
-        raise DataNotFoundError(f"these data are not downloaded. {how_to_use_a_copy('disease', files)}")
+        raise DataNotFoundError(f"these data cannot be downloaded automatically. {how_to_use_a_copy('disease', files)}")
     return found
 
 

@@ -87,7 +87,10 @@ def local_folder(name: str, files: Sequence[str]) -> Path | None:
 
 
 def how_to_use_a_copy(name: str, files: Sequence[str]) -> str:
-    return f"A copy as CSV can be used instead: a folder {name!r} with {', '.join(files)}, its parent GRAPHMATERN_DATA."
+    return (
+        f"To use a copy, put {', '.join(files)} into a folder {name!r}, and set the environment variable "
+        "GRAPHMATERN_DATA to the folder above it."
+    )
 
 
 _PAPER_FILES = ("nodes.csv", "edges.csv", "speeds.csv")

@@ -126,7 +126,10 @@ def of_prior(
     if getattr(kernel, "chooses_nu", False):
         faults = FaultList("there is no process yet", KernelError)
         raise faults.raise_now(
-            "kernel", "must have a smoothness before any data", repr(kernel), "Say nu=2, or fit first."
+            "kernel",
+            "must have a smoothness if there are no data",
+            repr(kernel),
+            "Set nu=2, for instance, or fit first.",
         )
     # One site of precision 0, which says nothing.
     nothing = Observations(np.zeros(1, dtype=np.int64), np.zeros((1, 1)), np.zeros((graph.n_nodes, 0)))

@@ -45,7 +45,7 @@ def place_sensors(
     costs: Any = None,
     budget: float | None = None,
 ) -> pd.DataFrame:
-    """Choose nodes to measure at, one at a time, each the best given those before it.
+    """Choose nodes to measure at, one at a time, each the best given the data and the previous choices.
 
     Gains are exact, up to rounding. Each choice takes one or two solves, after which all candidates are compared. If an
     engine estimates the variances of many nodes (moments, beyond 4,000), leading candidates are recomputed, so that the
@@ -54,11 +54,11 @@ def place_sensors(
     Parameters
     ----------
     model : GraphGPRegressor or BoundKernel
-        What is known so far: a fitted model with its data; one that is not fitted, with a kernel and a noise variance,
-        before any data (its mean then counts as known); or a kernel on a graph. Use ``model.kernel_.on(graph)`` if
-        the data belong to the past and the sensors are for days to come.
+        What is known so far: a fitted model with its data; an unfitted one with a kernel and a noise variance, if there
+        are no data yet (its mean then counts as known); or a kernel on a graph. Use ``model.kernel_.on(graph)`` if the
+        data belong to the past and the sensors are for days to come.
     n : int, optional
-        How many to choose, at most if there is a budget; by default as many as the budget allows.
+        How many to choose (with a budget, at most); by default as many as the budget allows.
     criterion : {"entropy", "mutual_information", "variance"}
         What a measurement at s is worth, with C the covariance of the process f given all that is known and r the noise
         variances.
@@ -68,10 +68,10 @@ def place_sensors(
         the best choice of n.
 
         "mutual_information": ½ log [var(y_s | y_A) / var(y_s | y_B)], with A the sensors chosen, B all other candidates
-        and y their measurements, all given the data and ``existing``; in nats. This is what the mutual information of
-        y_A and the measurements at all other candidates grows by (Krause, Singh and Guestrin 2008). Unlike entropy it
-        avoids the edge of the graph, where a sensor says little about other nodes. It is submodular, and grows
-        while few of the candidates are chosen: the guarantee is then nearly the same.
+        and y their measurements, all given the data and ``existing``; in nats. It is the increase of the mutual
+        information of y_A and the measurements at all other candidates (Krause, Singh and Guestrin 2008). Unlike
+        entropy it avoids the edge of the graph, where a sensor says little about other nodes. It is submodular, and
+        grows while few of the candidates are chosen: the guarantee is then nearly the same.
 
         "variance": the mean of C_ts² / (C_ss + r_s) over the targets t, by which the average variance of f at them
         falls, in the squared unit of the measurements. It is not submodular; no guarantee is known.
@@ -84,26 +84,26 @@ def place_sensors(
         Names of nodes that will be measured anyway.
     noise : float, Series or array_like, optional
         Noise variance of a measurement: one for all, one for each node by name, or in the order of the candidates (then
-        ``existing``). By default the model's. Of counts, whose noise follows their rate, that of their logarithm.
+        ``existing``). By default the model's. For counts, whose noise follows their rate, that of their logarithm.
     costs : Series, mapping or array_like, optional
-        Cost of each candidate, by node name or in the order of the candidates; by default all alike. Candidates are
-        then compared by gain per cost. Of that choice and the best single candidate, the better has at least 39 % of
-        the information that the budget can buy; a warning says so if it is the single one.
+        Cost of each candidate, by node name or in the order of the candidates; by default all equal. Candidates are
+        then compared by gain per cost. The better of that choice and the best single candidate has at least 39 % of the
+        information that the budget can buy; a warning says so if it is the single one.
     budget : float, optional
         Total cost allowed; without costs, each sensor costs 1.
 
     Returns
     -------
     DataFrame
-        One row per sensor: node, order (from 1), gain, cost, and the standard deviation of the process that remains
-        over the targets, on average (mean_std) and at most (max_std), in the unit of the measurements. ``attrs`` holds
+        One row per sensor: node, order (from 1), gain, cost, and the remaining standard deviation of the process over
+        the targets, on average (mean_std) and at most (max_std), in the unit of the measurements. ``attrs`` holds
         both before the first sensor, and ``error``, the largest relative error of the gains that is not rounding: 0
         unless "variance" had to compare more than 5,000 candidates.
 
     Notes
     -----
-    Where parameters were integrated over, gains and variances are averages over the parameters, weighted by how likely
-    they are: the expected gain. Replicates that were observed at different nodes are averaged over likewise.
+    If parameters were integrated over, gains and variances are averages over the parameters, weighted by how likely
+    they are: expected gains. Replicates that were observed at different nodes are averaged over in the same way.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def remove_sensors(
     targets: Any = None,
     noise: Any = None,
 ) -> pd.DataFrame:
-    """Choose sensors to remove, one at a time, each the least missed given those already removed.
+    """Choose sensors to remove, one at a time, each the one missed least given those already removed.
 
     Parameters
     ----------
@@ -178,10 +178,10 @@ def remove_sensors(
     n : int
         How many to remove; at least one stays.
     criterion : {"entropy", "variance"}
-        What is lost: information about the process, in nats, or accuracy at the targets, by how much their average
-        variance grows; what `place_sensors` would say is gained by the same sensor, given those that stay.
+        What is lost: information about the process, in nats, or accuracy at the targets, as the increase of their
+        average variance. It equals the gain that `place_sensors` reports for the same sensor, given those that stay.
     sensors : sequence of hashable, optional
-        Names of the nodes with sensors; by default those of the model's data. Must be given before there are data.
+        Names of the nodes with sensors; by default those of the model's data. Must be given if there are no data.
     targets : sequence of hashable, optional
         Names of nodes at which the process matters; all by default.
     noise : float, Series or array_like, optional
@@ -190,7 +190,7 @@ def remove_sensors(
     Returns
     -------
     DataFrame
-        One row per sensor: node, order, loss, and the standard deviations without it and those gone before it,
+        One row per sensor: node, order, loss, and the standard deviations without it and those removed before it,
         mean_std and max_std; see `place_sensors`.
 
     Examples
@@ -211,12 +211,12 @@ def remove_sensors(
     aims = np.arange(graph.n_nodes) if targets is None else read_nodes(graph, targets, "targets", faults)
     strange = graph.nodes[np.setdiff1d(there, observed)]
     if len(observed) and len(strange):
-        rule = "must be nodes with data, where the model has data"
+        rule = "must be nodes with data, if the model has data"
         faults.add("sensors", rule, abbreviate(strange), "Leave them out.")
     if len(observed) and noise is not None:
-        faults.add("noise", "must be left out where the model has data", "some", "The model knows it.")
+        faults.add("noise", "must be left out if the model has data", "a value", "The model knows it.")
     if not len(there) and not len(faults):
-        faults.add("sensors", "must be given where the model has no data", "none", "Name the nodes with sensors.")
+        faults.add("sensors", "must be given if the model has no data", "none", "Name the nodes with sensors.")
     most = len(there) if len(there) < len(observed) else len(there) - 1  # others that have data may be what stays
     if len(there) == 1 and most == 0:
         faults.add("sensors", "must be at least two, of which one stays", "one", "There is nothing to choose.")

@@ -50,7 +50,7 @@ def read_nodes(graph: Graph, names: Any, argument: str, faults: FaultList) -> Lo
         graph.names.note_unknown(index[codes < 0], argument, faults)
     if index.has_duplicates:
         twice = index[index.duplicated()].unique()
-        faults.add(argument, "must name each node once", abbreviate(twice), "Leave out what is named again.")
+        faults.add(argument, "must name each node once", abbreviate(twice), "Remove the repetitions.")
     found: Longs = np.unique(codes[codes >= 0]) if index.has_duplicates else codes[codes >= 0]
     return found
 
@@ -148,7 +148,7 @@ def read_wishes(
         faults.add("targets", "must name at least one node", "none", "Leave it out for all nodes.")
     if n is None:
         if budget is None:
-            faults.add("n", "must be given where there is no budget", "None", "Say how many, or what may be spent.")
+            faults.add("n", "must be given if there is no budget", "None", "Give the number of nodes, or a budget.")
     elif isinstance(n, int | np.integer) and not isinstance(n, bool) and n > len(chosen):
         rule = f"must be at most the number of candidates, {len(chosen)}"
         faults.add("n", rule, str(n), "Ask for fewer, or name more candidates.")

@@ -41,23 +41,23 @@ def _parser(processes: Processes) -> argparse.ArgumentParser:
     )
     fit.add_argument("edges", type=Path, help="table of edges, or folder of such tables (CSV, TSV, Parquet)")
     fit.add_argument("values", type=Path, help="table of values at nodes, or folder of such tables")
-    fit.add_argument("--out", type=Path, required=True, help="folder for the results; it must not be there yet")
+    fit.add_argument("--out", type=Path, required=True, help="folder for the results; it must not exist yet")
     for name in ("source", "target", "weight", "length"):
-        fit.add_argument(f"--{name}", help=f"column of the edges: {name}; found by its name where it is left out")
+        fit.add_argument(f"--{name}", help=f"column of the edges: {name}; guessed by default")
     fit.add_argument("--parallel", default="error", choices=("error", "sum", "mean_length", "first"),
-                     help="what rows that repeat a pair of nodes mean")  # fmt: skip
+                     help="what to do with rows that repeat a pair of nodes")  # fmt: skip
     fit.add_argument("--node", help="column of the values: names of nodes")
     fit.add_argument("--value", help="column of the values: the values")
     fit.add_argument("--noise-std", help="column of the values: standard deviations of their errors")
     fit.add_argument("--kernel", default="matern", choices=("matern", "diffusion"))
-    fit.add_argument("--nu", type=float, help="smoothness, held; learned where it is left out")
-    fit.add_argument("--lengthscale", type=float, help="held; learned where it is left out")
+    fit.add_argument("--nu", type=float, help="smoothness, held fixed; learned by default")
+    fit.add_argument("--lengthscale", type=float, help="lengthscale, held fixed; learned by default")
     fit.add_argument("--laplacian", default="auto", choices=("auto", "plain", "normalized"))
     fit.add_argument("--engine", default="auto", choices=("auto", "moments", "multigrid"))
     fit.add_argument("--mean", default="constant", choices=("constant", "zero"))
     fit.add_argument("--max-iterations", type=int, default=200)
     fit.add_argument("--no-std", action="store_true", help="write means without standard deviations")
-    fit.add_argument("--quiet", action="store_true", help="say nothing but errors")
+    fit.add_argument("--quiet", action="store_true", help="print only errors")
     return parser
 
 
@@ -109,7 +109,7 @@ def _fit(processes: Processes, options: argparse.Namespace) -> None:
     say("predicting")
     model.write(options.out, return_std=not options.no_std)
     Checkpoint(processes, checkpoint).remove()
-    say(f"{options.out}: the model and predictions at all nodes")
+    say(f"{options.out}: model, and predictions at all nodes")
 
 
 def main(arguments: list[str] | None = None) -> None:

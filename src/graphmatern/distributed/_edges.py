@@ -53,7 +53,7 @@ def without_loops(processes: Processes, edges: Edges) -> Edges:
     keep = edges.source != edges.target
     count = int(processes.total(int((~keep).sum())))
     if count and processes.is_first:
-        warn(f"{count} self-loop{'s' if count > 1 else ''} dropped: they do not change a Laplacian", EdgeWarning)
+        warn(f"{count} self-loop{'s' if count > 1 else ''} dropped: self-loops do not change a Laplacian", EdgeWarning)
     return Edges(edges.source[keep], edges.target[keep], edges.weight[keep], edges.row[keep])
 
 

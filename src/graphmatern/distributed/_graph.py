@@ -33,7 +33,7 @@ __all__ = ["DistributedGraph"]
 
 
 class DistributedGraph:
-    """A weighted undirected graph of which every process holds some nodes; made by `from_files`.
+    """A weighted undirected graph whose nodes are spread over processes; made by `from_files`.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class DistributedGraph:
     components : ndarray of int64, shape (n_here,)
         Connected components of this process's nodes, numbered here; `SpreadRows.across` knows which go on elsewhere.
     masses : None
-        Nodes have no masses of their own here.
+        Always None: node masses are not supported.
 
     Examples
     --------
@@ -103,10 +103,10 @@ class DistributedGraph:
         source, target, weight, length : str, optional
             Columns; by default they are found by their names, as `Graph.from_edges` and the command line do.
         parallel : {"error", "sum", "mean_length", "first"}
-            What becomes of rows that join the same two nodes. An edge that stands in two parts was mostly written
-            twice, so that it is refused unless you say what it means.
+            What to do with rows that join the same two nodes. An edge that appears in two parts was usually written
+            twice by mistake, so it is refused unless you say what it means.
         processes : Processes, optional
-            Who works together; all by default.
+            The processes to use; all by default.
 
         Returns
         -------
@@ -115,7 +115,7 @@ class DistributedGraph:
         Raises
         ------
         GraphError
-            With every fault, each with its file and row: the same on all processes.
+            Listing every fault with its file and row; the same on all processes.
         """
         check_choice("parallel", parallel, PARALLEL_RULES, GraphError)
         processes = world() if processes is None else processes

@@ -54,7 +54,7 @@ def world() -> Processes:
 
 
 class Processes:
-    """Some processes that do the same at the same time, each with a part of the data.
+    """Processes that run the same program together, each with a part of the data.
 
     Parameters
     ----------
@@ -192,9 +192,9 @@ class Sent:
 
 @contextmanager
 def ending_together(processes: Processes) -> Iterator[None]:
-    """End all processes where one of them fails, with its message; without it, the others would wait for ever.
+    """End all processes if one of them fails, with its message; otherwise the others would wait forever.
 
-    What all of them refuse alike (`GraphMaternError` raised by each) is said once, by the first.
+    An error that all of them raise alike (a `GraphMaternError`) is printed once, by the first.
     """
     try:
         yield

@@ -144,7 +144,7 @@ def _listed(path: Path, what: str) -> tuple[list[Path], list[Portion]]:
     elif path.is_file():
         files = [path]
     else:
-        raise DataNotFoundError(f"{str(path)!r} is not there: give a file with {what}, or a folder of such files")
+        raise DataNotFoundError(f"{str(path)!r} does not exist: give a file with {what}, or a folder of such files")
     every: list[Portion] = []
     for number, file in enumerate(files):
         if file.suffix.lower() in _PARQUET:
@@ -187,11 +187,11 @@ def read_portions(
                 faults.add(one.file, 0, fault)
             continue
         except OSError as wrong:
-            faults.add(one.file, 0, Fault("file", "must be readable", str(wrong), "Write it anew."))
+            faults.add(one.file, 0, Fault("file", "must be readable", str(wrong), "Write it again."))
             continue
         if len(table) == 0:
             remedy = "Remove it, or write it again."
-            faults.add(one.file, 0, Fault("file", "must have rows", "a header alone", remedy))
+            faults.add(one.file, 0, Fault("file", "must have rows", "only a header", remedy))
             continue
         found.append((one, table))
     return found

@@ -56,7 +56,7 @@ class GraphGPRegressor:
     kernel : Kernel, optional
         Kernel with starting values, in units in which y has variance 1; by default a Matérn kernel.
     normalized : bool, optional
-        Which Laplacian; by default the normalised one where the kernel requires it, or where degrees are very unequal.
+        Which Laplacian; by default the normalised one if the kernel requires it, or if degrees are very unequal.
     engine : {"auto", "moments", "multigrid"}
         How to multiply with covariances: by polynomials of the Laplacian (any kernel), or by solutions with algebraic
         multigrid, for Matérn kernels whose ν is held at an integer; that is what "auto" does with these on the plain
@@ -66,7 +66,7 @@ class GraphGPRegressor:
     mean : {"constant", "zero"}
         Mean of the process; a constant is integrated out.
     normalize_y : bool
-        Whether to subtract the mean of y and divide by its standard deviation before all else.
+        Whether first to subtract the mean of y and divide by its standard deviation.
     <optimizer>
     <max_iterations>
     <learning_rate>
@@ -75,14 +75,14 @@ class GraphGPRegressor:
     <priors>
     <random_state>
     verbose : bool, optional
-        Whether the first process shows progress; by default, where the error stream is a terminal.
+        Whether the first process shows progress; by default, if the error stream is a terminal.
 
     Attributes
     ----------
     kernel_ : Kernel
         Learned kernel, in normalised units.
     noise_ : float
-        Learned noise variance, in normalised units; relative to the known variances where those are given.
+        Learned noise variance, in normalised units; relative to the known variances if those are given.
     log_marginal_likelihood_ : float
         Of the normalised values, the constant included; estimated, see ``report_["evidence_error"]``.
     engine_, engine_reason_ : str
@@ -92,7 +92,7 @@ class GraphGPRegressor:
     y_mean_, y_scale_ : float
         Convert normalised units.
     converged_ : bool
-        Whether the optimiser was satisfied.
+        Whether the optimiser converged.
     n_evaluations_ : int
         Evaluations of the marginal likelihood, those of an earlier run included.
     at_bounds_ : list of str
@@ -151,8 +151,8 @@ class GraphGPRegressor:
         noise_variance : array_like, shape (n,), optional
             Known noise variance of every value, in the units of y; no noise is learned then.
         checkpoint : str or Path, optional
-            File in which the search is written down after every evaluation. If it is there already, the search goes on
-            from where it was stopped, on any number of processes.
+            File to which the search is saved after every evaluation. If it already exists, the search continues from
+            there, on any number of processes.
 
         Returns
         -------
@@ -177,8 +177,8 @@ class GraphGPRegressor:
         path : str or Path
             CSV, TSV, Parquet or Excel file, or a folder of such files; an empty value means not observed.
         node, value, noise_std : str, optional
-            Columns of node names, of values and of the standard deviations of their errors; found by their names and
-            entries where they are not given (errors never are).
+            Columns of node names, of values and of the standard deviations of their errors; guessed from names and
+            entries if not given (errors are never guessed).
         checkpoint : str or Path, optional
             As in `fit`.
 
@@ -314,7 +314,7 @@ class GraphGPRegressor:
         -------
         DataFrame
             Indexed by node name: ``mean`` and, if wanted, ``std``, its standard error ``std_error``, and ``informed``:
-            whether data reach the node's connected component.
+            whether the node's connected component has data.
         """
         nodes = np.arange(self.graph.rows.n_here)
         posterior = self._fit.posterior
@@ -328,7 +328,7 @@ class GraphGPRegressor:
         return pd.DataFrame(columns, index=pd.Index(self.graph.names, name="node"))
 
     def write(self, folder: str | Path, *, return_std: bool = True) -> None:
-        """Write what was learned, and predictions at all nodes, to a new folder; it appears whole or not at all.
+        """Write what was learned, and predictions at all nodes, to a new folder; it appears complete or not at all.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What is asked of counts by area: relative risks, fitted counts and residuals, and the two parts of BYM2."""
+"""Results for counts by area: relative risks, fitted counts and residuals, and the two parts of BYM2."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["AreaResults"]
 
-_EXPECTED = 10.0  # times as many counts as expected, or as few: then exposures are something else
+_EXPECTED = 10.0  # times as many counts as expected, or as few: exposures are then not expected counts
 
 
 class AreaResults:
-    """Tables of a fitted regression that maps of diseases, crimes and accidents are made of."""
+    """Tables of a fitted regression for mapping diseases, crimes and accidents."""
 
     graph: Graph
     posterior_: Posterior | Mixture
@@ -53,13 +53,13 @@ class AreaResults:
     def risk_table(self, threshold: float = 1.0, level: float = 0.95, replicate: int = 0) -> pd.DataFrame:
         """Relative risk of every area; of values other than counts, what is predicted for them.
 
-        It is relative to the exposures, if these are expected counts. If they are populations or the like, of which the
-        counts are a tiny part, it is relative to the rate of all areas together, ``table.attrs["reference"]``.
+        If exposures are expected counts, it is relative to them. If they are populations or the like, of which counts
+        are a tiny part, it is relative to the rate of all areas together, ``table.attrs["reference"]``.
 
         Parameters
         ----------
         threshold : float
-            Risk that is exceeded with the probability ``above``.
+            Risk for the column ``above``, the probability of exceeding it.
         level : float
             Probability of the intervals.
         replicate : int
@@ -161,7 +161,7 @@ class AreaResults:
         return pair
 
     def fitted_table(self) -> pd.DataFrame:
-        """Observations beside what was fitted to them, and residuals.
+        """Observations with their fitted values and residuals.
 
         Returns
         -------
@@ -189,7 +189,7 @@ class AreaResults:
         return pd.concat(tables, ignore_index=True)
 
     def area_parts(self, replicate: int = 0) -> pd.DataFrame:
-        """What neighbours share, and what areas have by themselves, of a process with kernel `BYM2` (or `ICAR`).
+        """The part that neighbours share and the part of each area alone, for kernel `BYM2` (or `ICAR`).
 
         Parameters
         ----------
@@ -199,8 +199,8 @@ class AreaResults:
         Returns
         -------
         DataFrame
-            Indexed by node name: structured, structured_sd, unstructured and unstructured_sd, of the latent process (of
-            the logarithm of the risk for counts). The first sums to zero in every component.
+            Indexed by node name: structured, structured_sd, unstructured and unstructured_sd, of the latent process
+            (the logarithm of the risk, for counts). The structured part sums to zero in every component.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""What a prediction is asked for: exposures of counts, and covariates of observations, at some nodes."""
+"""Further arguments of predictions: exposures of counts, and covariates of observations, at some nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def offset_asked(model: RegressionResults, places: Longs, exposure: Any, subject
         return model._level
     faults = FaultList(subject, TableError)
     if not isinstance(model.likelihood_, Counts):
-        rule = "must be left out unless the model is one of counts"
+        rule = "must be left out unless the model is for counts"
         raise faults.raise_now("exposure", rule, "some", "Use likelihood='poisson'.")
     given = aligned(exposure, model.graph.nodes[places], "exposure", faults)
     numbers = as_numbers(given, "exposure", faults, minimum=0.0)
@@ -43,13 +43,13 @@ def offset_asked(model: RegressionResults, places: Longs, exposure: Any, subject
 
 
 def posterior_asked(model: RegressionResults, places: Longs, covariates: Any, subject: str) -> Posterior | Mixture:
-    """What to ask about some nodes: where covariates of observations are given, with these."""
+    """What to predict at some nodes, including covariates of observations if given."""
     if covariates is None:
         return model.posterior_
     faults, names = FaultList(subject, TableError), model._covariates.own_names
     if not names:
         rule = "must be left out unless `fit` was given covariates of observations"
-        raise faults.raise_now("covariates", rule, "some", "Those of nodes are known from the constructor.")
+        raise faults.raise_now("covariates", rule, "some", "Covariates of nodes are known from the constructor.")
     if isinstance(covariates, Mapping):
         covariates = pd.DataFrame({name: np.broadcast_to(v, places.shape) for name, v in covariates.items()})
     given = aligned(covariates, model.graph.nodes[places], "covariates", faults)

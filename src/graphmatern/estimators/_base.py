@@ -1,4 +1,4 @@
-"""What all estimators have in common: a fit that changes everything or nothing, guards, files, representations."""
+"""What all estimators share: fits that change everything or nothing, checks, files, representations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
 from graphmatern._validation import FaultList, warn
 from graphmatern.errors import NumericalWarning, TableError
+from graphmatern.estimators._conventions import Estimator
 from graphmatern.estimators._files import FIELD_ENGINES, SPECTRAL_ENGINES, write_model
-from graphmatern.estimators._hyperparameters import hyperparameter_draws, hyperparameter_table, table_lines
+from graphmatern.estimators._hyperparameters import hyperparameter_draws, hyperparameter_table, shown_name, table_lines
 from graphmatern.inference import eigenpairs_used
 from graphmatern.io import check_target
 from graphmatern.kernels import current_label
@@ -38,15 +37,23 @@ _QUICK_NODES = 1_000  # of which all eigenpairs are found within half a second
 _LOST_SHARE = 0.1  # of the prior variance: with more of it lost, intervals are visibly too narrow
 
 
-class GraphEstimator(BaseEstimator):  # type: ignore[misc]
+class GraphEstimator(Estimator):
     """An estimator on the nodes of a graph.
 
     A subclass reads its data, learns from them, and adopts what was learned: `_learn` returns every fitted attribute in
-    a dictionary and changes nothing, so that a fit that fails leaves the last one as it was. What is done with a fitted
-    model depends on these attributes alone; options set since are for the next fit.
+    a dictionary and changes nothing, so a fit that fails leaves the last one as it was. Methods of a fitted model
+    depend only on these attributes; options set later apply to the next fit.
     """
 
     graph: Graph
+    engine_: str
+    engine_reason_: str
+    normalized_: bool
+    converged_: bool
+    n_evaluations_: int
+    gradient_norm_: float
+    at_bounds_: list[str]
+    prior_variance_lost_: NDArray[np.float64]
     informed_: NDArray[np.bool_]
     _data: Any
     _fit: Fit
@@ -56,7 +63,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
 
     # ------------------------------------------------------------------ fitting
     def _adopt(self, attributes: dict[str, Any], options: dict[str, Any] | None = None) -> Self:
-        """Take over what was learned, with the options it was learned with; nothing of the last fit stays."""
+        """Take over what was learned, and the options used; nothing of the previous fit remains."""
         for name in vars(self).get("_adopted", ()):
             self.__dict__.pop(name, None)
         self.__dict__.update(attributes)
@@ -68,15 +75,15 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     def _require_fit(self) -> None:
         """Raise unless the estimator is fitted, on the graph that it still has."""
         if "_fit" not in vars(self):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call `fit` first")
+            self._raise_not_fitted("is not fitted yet: call `fit` first")
         if self.graph is not self._fit_options["graph"]:
-            raise NotFittedError(f"this {type(self).__name__} was fitted on another graph: call `fit` again")
+            self._raise_not_fitted("was fitted on another graph: call `fit` again")
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_fit" in vars(self)
 
     def _warn_of_trouble(self) -> None:
-        """Warn of what the user should know about the fit."""
+        """Warn of problems with the fit."""
         fit = self._fit
         if not fit.converged:
             message = fit.optimum.message if not fit.optimum.converged else "the sites did not converge"
@@ -102,8 +109,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         dict of str to float
-            An error of 0.1 means that the parameter is known to about 10 %; NaN, with a warning, where it ended at a
-            bound or the evidence has no peak. Where the evidence is estimated, from the Fisher information.
+            An error of 0.1 means that the parameter is known to about 10 %. NaN, with a warning, if it ended at a bound
+            or the evidence has no peak. If the evidence is estimated, errors come from the Fisher information.
         """
         self._require_fit()
         if self._standard_errors is None:
@@ -115,8 +122,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         ]
         if unknown:
             warn(
-                f"the evidence leaves these without a standard error, which is NaN: {', '.join(unknown)}. "
-                "integrate=True says what is known of them",
+                f"these parameters have no standard error (it is NaN): {', '.join(unknown)}. "
+                "integrate=True shows what is known about them",
                 NumericalWarning,
             )
         return dict(self._standard_errors)
@@ -131,13 +138,13 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """What is known about the parameters: mode, mean, standard deviation and quantiles, one row each.
 
         ``sigma`` is the standard deviation of the process and ``noise`` that of the noise, in the units of the values;
-        ``lengthscale`` is the kernel's, and ``range``, where lengths of edges are known, is in their unit: the distance
-        along edges at which correlations, averaged over pairs of nodes as far apart, fall below 0.13 (or the longest
-        distance in the graph, where they do not). It is measured on pairs of 24 nodes with others near and far where
-        eigenpairs are at hand or quickly found, and is else about 1.2 mean edges per unit of lengthscale, a rule of
-        thumb that is up to 40 % off for ν of 1 or 3 and several times too long for ν of 1/2; ``table.attrs["range"]``
-        and `summary` say which. Where the parameters were not integrated over, all but the mode follow from the
-        curvature there.
+        ``lengthscale`` is the kernel's. ``range``, in the unit of the edges' lengths if these are known, is the
+        distance along edges at which correlations, averaged over pairs of nodes that far apart, fall below 0.13 (or the
+        longest distance in the graph, if they never do). If eigenpairs are available or cheap, it is measured on pairs
+        of 24 nodes with others near and far. Otherwise it is a rule of thumb, about 1.2 mean edges per unit of
+        lengthscale, which is up to 40 % off for ν of 1 or 3 and several times too long for ν of 1/2;
+        ``table.attrs["range"]`` and `summary` say which. If the parameters were not integrated over, all but the mode
+        follow from the curvature there.
         """
         self._require_fit()
         known = self._known_hyperparameters
@@ -147,7 +154,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         return known[1].copy()
 
     def _spectrum(self) -> Spectrum | None:
-        """Eigenpairs of the Laplacian in use, if they are at hand or quickly found; for what is said of ranges."""
+        """Eigenpairs of the Laplacian in use, if available or cheap; for measuring ranges."""
         fit, wanted = self._fit, self._fit_options["n_eigenpairs"]
         if not self.graph.has_lengths:
             return None
@@ -156,7 +163,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         return self.graph.spectrum(None, fit.normalized) if self.graph.n_nodes <= _QUICK_NODES else None
 
     def hyperparameter_points(self) -> pd.DataFrame:
-        """Weighted points that stand for what is known of the parameters together: what `hyperparameters_` sums up.
+        """Weighted points that represent the joint distribution of the parameters, which `hyperparameters_` sums up.
 
         Returns
         -------
@@ -171,14 +178,14 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     def log_evidence_(self) -> float:
         """Log marginal likelihood of the normalised values, the parameters integrated out.
 
-        For comparing models of the same values: where effects of the mean have flat priors, these must be the same in
-        both. NaN where the parameters were not integrated over.
+        For comparing models of the same values; effects of the mean with flat priors must be the same in both. NaN if
+        the parameters were not integrated over.
         """
         self._require_fit()
         return float("nan") if self._fit.integrated is None else self._fit.integrated.log_evidence
 
     def plot_hyperparameters(self, axes: Any = None) -> NDArray[Any]:
-        """Draw what is known of the parameters: every marginal, and every pair; see `plotting.plot_hyperparameters`.
+        """Draw the distribution of the parameters, every marginal and every pair; see `plotting.plot_hyperparameters`.
 
         Parameters
         ----------
@@ -193,14 +200,14 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     # ------------------------------------------------------------------ files
     @abstractmethod
     def _state(self) -> dict[str, Any]:
-        """What fitting found out: numbers, texts, arrays, tables, kernels, and lists and dictionaries of these."""
+        """Results of the fit: numbers, texts, arrays, tables, kernels, and lists and dictionaries of these."""
 
     @abstractmethod
     def _attributes_from(self, state: dict[str, Any]) -> dict[str, Any]:
         """Every fitted attribute, from what `_state` returned, on an estimator with the options of the fit."""
 
     def _restore(self, state: dict[str, Any]) -> None:
-        """Become fitted again, on a fresh estimator with the same options, from what `_state` returned."""
+        """Restore the fit from what `_state` returned, on a fresh estimator with the same options."""
         self._adopt(self._attributes_from(state))
         errors = state.get("standard_errors")
         if errors is not None:
@@ -232,8 +239,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         path : str or Path
-            The file, by custom ending in ``.gm``. It is written whole or not at all, and holds the graph, the options,
-            the observations and the learned parameters, in the safetensors format: numbers and text, no code.
+            The file, usually ending in ``.gm``. It is written completely or not at all, and holds the graph, the
+            options, the observations and the learned parameters, in the safetensors format: numbers and text, no code.
         """
         self._require_fit()
         write_model(path, type(self).__name__, {"options": dict(self._fit_options), "fitted": self._state()})
@@ -251,24 +258,24 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Write an interactive page about the fitted model: a single HTML file that opens anywhere.
 
-        It has a map to explore (predictions, uncertainty, exceedance of a threshold, observations, residuals),
-        a table of all nodes, what was fitted in plain words, and how far it can be trusted. It needs no server, fetches
-        nothing, and shows names as they are, whatever is in them.
+        It has a map to explore (predictions, uncertainty, exceedance of a threshold, observations, residuals), a table
+        of all nodes, a description of the model in plain words, and how far it can be trusted. It needs no server,
+        loads nothing from the network, and shows names as text, whatever they contain.
 
         Parameters
         ----------
         path : str or Path
-            The file, by custom ending in ``.html``. It is written whole or not at all.
+            The file, usually ending in ``.html``. It is written completely or not at all.
         title : str, optional
             What the page is about.
         unit : str
             Unit of the values, such as ``"mph"``.
         length_unit : str, optional
-            Unit of the edges' lengths, such as ``"m"``; found out where positions are longitudes and latitudes.
+            Unit of the edges' lengths, such as ``"m"``; inferred if positions are longitudes and latitudes.
         level : float
             Probability of the intervals.
         areas : GeoDataFrame, Series, mapping or path, optional
-            Outlines by node name, where nodes are areas and the graph has none; see `Graph.with_areas`.
+            Outlines by node name, if nodes are areas and the graph has no outlines; see `Graph.with_areas`.
 
         Examples
         --------
@@ -297,8 +304,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     def variance_shares_(self) -> pd.Series[Any]:
         """How much of the variance over the observed nodes each part explains, given the data; adds up to 1.
 
-        Parts are the graph, the features, their interaction and, for measurements, the noise. Of a model without
-        features there is one part. Of classes, an average over their processes.
+        Parts are the graph, the features, their interaction and, for measurements, the noise. A model without features
+        has one part. For classes, shares are averages over their processes.
         """
         self._require_fit()
         found = self._fit.posterior.part_variances() if self._fit.kernel.uses_features else {"graph": 1.0}
@@ -329,14 +336,14 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         if fit.integrated is not None:
             count = len(fit.integrated.components)
             lines.append(
-                f"integrated over the parameters: {count} components, worth {fit.integrated.effective:.0f} draws; "
-                f"log evidence {fit.integrated.log_evidence:.4f}"
+                f"integrated over the parameters: {count} components (effective sample size "
+                f"{fit.integrated.effective:.0f}); log evidence {fit.integrated.log_evidence:.4f}"
             )
             share = fit.integrated.share_normalized
             if 0.005 <= share <= 0.995:  # a smaller part would be shown as 0 %
                 lines.append(
-                    f"Laplacians plain {1.0 - share:.0%}, normalised {share:.0%} of the mixture; parameters below are "
-                    f"those on the {'normalised' if fit.normalized else 'plain'} one"
+                    f"Laplacian plain {1.0 - share:.0%}, normalised {share:.0%} of the mixture; the parameters below "
+                    f"are for the {'normalised' if fit.normalized else 'plain'} one"
                 )
             lines += table_lines(self.hyperparameters_)
         if fit.at_bounds:
@@ -352,26 +359,30 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             lines.append(f"any smoothness by {fields}: relative error of the covariance {error:.0e}")
         if report.get("variance_error"):
             error = report["variance_error"]
-            lines.append(f"estimated the variance, an average over nodes, has a standard error of {error:.1%}")
+            lines.append(f"estimated the variance (an average over nodes) has a standard error of {error:.1%}")
         if "evidence_error" in report:
             errors = report.get("parameter_errors", {})
             moved = (f"{name} {error:.1%}" for name, error in errors.items() if name not in fit.at_bounds)
             error, count = report["evidence_error"], report["probes"]
             what = ", ".join(moved) or "nothing"
-            lines.append(f"estimated the evidence ± {error:.1f}, from {count} probes, which may have moved {what}")
+            lines.append(
+                f"estimated the log evidence to ± {error:.1f}, from {count} probes, which may have moved {what}"
+            )
         return lines
 
     def _doubts(self) -> list[str]:
-        """Lines of a summary about what the data cannot tell."""
+        """Lines of a summary about what the data do not determine."""
         lines = []
         values = getattr(self._data, "y", None)  # labels are no numbers
         if values is not None and np.nanmin(values) == np.nanmax(values):
-            lines.append("doubt     all values are the same: how much they vary is not known")
+            lines.append("caution   all values are the same, so how much they vary is unknown")
         if self._fit.unlearned:
-            lines.append(f"doubt     the data say little about {', '.join(self._fit.unlearned)}: the priors decide")
+            names = ", ".join(map(shown_name, self._fit.unlearned))
+            lines.append(f"caution   the data say little about {names}: the priors decide")
         if not self.informed_.all():
             count = int((~self.informed_).sum())
-            lines.append(f"doubt     no data in the components of {counted(count, 'node')}, where the prior predicts")
+            are = "is in a component" if count == 1 else "are in components"
+            lines.append(f"caution   {counted(count, 'node')} {are} without data: predictions there are the prior's")
         return lines
 
     def _repr_html_(self) -> str:
@@ -382,7 +393,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def normalisation(values: NDArray[np.float64], *, robust: bool = False) -> tuple[float, float]:
-    """Mean and standard deviation of some numbers; where they are all alike, that number and its size.
+    """Mean and standard deviation of some numbers; if all are equal, that number and its size.
 
     Parameters
     ----------
@@ -402,7 +413,7 @@ def normalisation(values: NDArray[np.float64], *, robust: bool = False) -> tuple
     if robust:
         middle = float(np.median(moderate))
         away = _GAUSSIAN_MAD * float(np.median(np.abs(moderate - middle)))
-        spread = away or spread  # more than half may be alike
+        spread = away or spread  # more than half may be equal
     return float(np.ldexp(middle, unit)), float(np.ldexp(spread, unit))
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-from sklearn.base import ClassifierMixin
 
 from graphmatern._validation import (
     FaultList,
@@ -43,8 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["ClassificationResults"]
 
 
-class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
+class ClassificationResults(GraphEstimator):
     """Predictions of a fitted classification."""
+
+    _estimator_type = "classifier"
 
     posterior_: Any
     classes_: NDArray[Any]
@@ -78,7 +79,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
     def predict_proba(self, nodes: Any = None) -> Floats:
         """Probabilities of the classes, including the uncertainty of the latent processes.
 
-        They are as sure as leave-one-out predictions of the labels warrant; see `temperature_`.
+        They are calibrated by leave-one-out predictions of the labels; see `temperature_`.
 
         Parameters
         ----------
@@ -88,7 +89,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         Returns
         -------
         ndarray, shape (n_names, n_classes)
-            In the order of `classes_`. In components without labels these are the prior's, with a warning.
+            In the order of `classes_`. In components without labels they are the prior's, with a warning.
         """
         self._require_fit()
         places = self.graph.locate(nodes)
@@ -99,9 +100,9 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
     def temperature_(self) -> float:
         """Temperature T of the class probabilities, which are those of the posterior to the power 1 / T, normalised.
 
-        Below 1 they are surer than the model alone would have them, above 1 less sure. It is what predicts the labels
-        best, each from all others, and 1 unless that is clearly better, where no parameter was learned, and after
-        steps over batches, which leave no sites to take out.
+        Below 1, probabilities are surer than the model alone would make them, above 1 less sure. T is the value that
+        predicts the labels best, each from all others. It is 1 unless another value is clearly better, and also if no
+        parameter was learned, or after learning from batches, for which leave-one-out predictions are not available.
         """
         self._require_fit()
         if self._temperature is None:
@@ -118,7 +119,9 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         uninformed = ~self.informed_[places]
         if uninformed.any():
             names = abbreviate(self.graph.nodes[places[uninformed]].tolist())
-            warn(f"no labels reach the components of nodes {names}: these predictions are the prior", UninformedWarning)
+            warn(
+                f"the components of nodes {names} have no labels: these predictions are the prior's", UninformedWarning
+            )
 
     def predict(self, nodes: Any = None) -> NDArray[Any]:
         """Most probable class of each node.
@@ -141,9 +144,9 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         Returns
         -------
         DataFrame
-            Columns label (most probable class), probability (of that class), entropy (in nats; log n_classes where
-            nothing is known), informed (False where no labels reach the node's component), and one column ``p(...)``
-            with the probability of each class.
+            Columns label (most probable class), probability (of that class), entropy (in nats; log n_classes if nothing
+            is known), informed (False if the node's component has no labels), and one column ``p(...)`` with the
+            probability of each class.
         """
         share = self.predict_proba()
         table = pd.DataFrame(
@@ -184,7 +187,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         return np.asarray(self.posterior_.joint_samples(n_samples, places, rng))
 
     def loo(self) -> pd.DataFrame:
-        """Leave-one-out predictions of the labels, by taking their sites out of the posterior.
+        """Leave-one-out predictions of the labels, computed by removing their sites from the posterior.
 
         Returns
         -------
@@ -222,13 +225,14 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         n : int
             How many.
         strategy : {"entropy", "bald", "variance"}
-            Where the label is most uncertain; where it would say most about the latent processes, which skips labels
-            that stay uncertain however much is known (Houlsby et al. 2011; robust-max has none of these); or where it
-            would most lower the average variance over all nodes, summed over the processes.
+            "entropy" chooses nodes whose label is most uncertain; "bald" those whose label would say most about the
+            latent processes, which skips labels that stay uncertain however much is known (Houlsby et al. 2011;
+            robust-max has none of these); "variance" those whose label would most lower the average variance over all
+            nodes, summed over the processes.
         batch : bool
             Whether the nodes will be labelled together and should differ: each is chosen as if those before it were
             labelled, with the most probable labels or, for "bald", labels drawn from the predictions. Otherwise the n
-            best ones, each on its own.
+            nodes that are best individually.
         candidates : sequence of hashable, optional
             Names of nodes to choose from; by default all without a label.
         random_state : int, optional
@@ -237,8 +241,8 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         Returns
         -------
         DataFrame
-            One row per node: node, order (from 1), score (in nats; of "variance" that decrease), given the nodes before
-            it, and the label expected now with its probability. `condition_on` adds the labels.
+            One row per node: node, order (from 1), score given the nodes before it (in nats; for "variance" the
+            decrease), and the label currently expected with its probability. `condition_on` adds the labels.
 
         Examples
         --------
@@ -258,7 +262,7 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
         places = every if candidates is None else read_nodes(self.graph, candidates, "candidates", faults)
         check_whole("n", n, faults, minimum=1, maximum=max(1, len(places)), remedy="At most all candidates.")
         if not len(places) and not faults:
-            faults.add("candidates", "must hold at least one node", "none", "Name some; all others have labels.")
+            faults.add("candidates", "must hold at least one node", "none", "Name some; all other nodes have labels.")
         faults.raise_if_any()
         seed = int(random_generator(random_state, TableError).integers(2**31))
         found = suggest_labels(self.posterior_, self.graph.n_nodes, places, n, strategy, batch=batch, seed=seed)
@@ -339,8 +343,8 @@ class ClassificationResults(ClassifierMixin, GraphEstimator):  # type: ignore[mi
     def coefficients_(self) -> pd.DataFrame:
         """Coefficients of the mean of every latent process; a row per class and covariate, "(constant)" first.
 
-        Mean, sd, 2.5%, 50% and 97.5%. A likelihood with one process for two classes has one row per covariate: what
-        raises the probability of the second class.
+        Mean, sd, 2.5%, 50% and 97.5%. A likelihood with one process for two classes has one row per covariate; positive
+        coefficients raise the probability of the second class.
         """
         self._require_fit()
         every = getattr(self.posterior_, "components", [self.posterior_])

@@ -60,8 +60,8 @@ _LIKELIHOODS: dict[str, Callable[[int], Categorical]] = {
     "softmax": Softmax,
     "bernoulli": lambda _count: Bernoulli(),
 }
-# Up to which classes are coupled by default: a fit takes n_classes factorisations of labels × labels at a time, and
-# predictions n_classes matrices of labels × nodes.
+# Limits up to which classes are coupled by default: a fit takes n_classes factorisations of labels × labels at a time,
+# and predictions n_classes matrices of labels × nodes.
 _COUPLED_LABELS, _COUPLED_SIZE, _COUPLED_ENTRIES = 1000, 10_000, 10**8
 _EFFECT_PRECISION = 0.16  # of coefficients: a standard deviation of 2.5, as is usual for probits and logits
 _RESTRICTED = ("inducing", "eigenvectors")  # forms of inference that can learn step by step
@@ -88,7 +88,7 @@ class GraphGPClassifier(ClassificationResults):
     inference : {"auto", "spectral", "markov", "moments", "features", "eigenvectors", "inducing"}
         How to compute. "spectral" (any kernel), "markov" (Matérn; large road-like graphs) and "moments" (any kernel;
         large graphs of any other kind) agree with each other; "auto" chooses one of them. "features" is the
-        only one that takes features, and is chosen where there are some. "eigenvectors" and "inducing" restrict the
+        only one that takes features, and is chosen if there are any. "eigenvectors" and "inducing" restrict the
         posterior to leading eigenvectors or inducing nodes, and can learn from batches.
     engine : str, optional
         The same as ``inference``, under the name that `GraphGPRegressor` uses; give one of the two.
@@ -100,10 +100,10 @@ class GraphGPClassifier(ClassificationResults):
         Mean of every latent process; a constant is integrated out.
     covariates : DataFrame, Series or array_like, shape (n_nodes, n_covariates), optional
         Values at every node that enter the mean of every latent process linearly, with coefficients of its own that are
-        integrated out (`coefficients_`): a table indexed by node name, or an array in the order of the nodes. Beside
-        covariates, a constant mean is usually wanted. Coefficients are normal with a standard deviation of 2.5 in units
-        of the covariate's standard deviation; ``priors={"coefficients": gm.Normal(1.0)}`` gives them others, in units
-        of f and of the covariate, as does a covariate's name.
+        integrated out (`coefficients_`): a table indexed by node name, or an array in the order of the nodes. With
+        covariates, a constant mean is usually wanted. The prior of coefficients is normal with a standard deviation of
+        2.5 in units of the covariate's standard deviation; change it with ``priors={"coefficients": gm.Normal(1.0)}``,
+        or for a single covariate by its name, in units of f and of the covariate.
     <normalized>
     <n_eigenpairs>
     inducing : sequence of hashable, optional
@@ -137,7 +137,7 @@ class GraphGPClassifier(ClassificationResults):
         Labels, sorted where they can be.
     kernel_ : Kernel
         Learned kernel. Its variance is relative to the noise of "probit"; robust-max does not depend on the scale of
-        the processes, and leaves it unchanged.
+        the processes and leaves the variance unchanged.
     likelihood_ : Likelihood
         Likelihood with its parameters.
     elbo_ : float
@@ -156,7 +156,7 @@ class GraphGPClassifier(ClassificationResults):
     converged_ : bool
         Whether the optimiser converged.
     n_clipped_ : int
-        Steps in which negative sites had to be set to 0, the last resort.
+        Steps in which negative sites had to be set to 0, as a last resort.
     informed_ : ndarray of bool, shape (n_nodes,)
         Whether labels reach the node's connected component.
 
@@ -278,7 +278,7 @@ class GraphGPClassifier(ClassificationResults):
             given = [name for name, usual in idle.items() if getattr(self, name) != usual]
             if given:
                 rule = "must be left out unless inference is 'inducing' or 'eigenvectors'"
-                faults.add(given[0], rule, abbreviate(given), "They would have no effect.")
+                faults.add(given[0], rule, abbreviate(given), "They would have no effect otherwise.")
         elif self._in_steps and self.n_restarts:
             rule = "must be 0 where steps are counted (batch_size, optimizer='adam')"
             faults.add("n_restarts", rule, str(self.n_restarts), "Fit again with another random_state.")
@@ -298,7 +298,7 @@ class GraphGPClassifier(ClassificationResults):
         return self._engine in _RESTRICTED and (self.batch_size is not None or self.optimizer == "adam")
 
     def _make_likelihood(self, data: LabelData) -> Categorical:
-        """The likelihood for these classes; raises where they do not suit it."""
+        """The likelihood for these classes; raises if they do not suit it."""
         faults = FaultList("nothing was fitted", TableError)
         count = len(data.classes)
         if count < 2:
@@ -394,7 +394,7 @@ class GraphGPClassifier(ClassificationResults):
 
     # ------------------------------------------------------------------ more labels
     def condition_on(self, nodes: Any, y: Any = None) -> Self:
-        """Return a model with more labels and the same parameters, without learning again.
+        """Return a model with more labels and the same parameters, without refitting.
 
         Parameters
         ----------

@@ -47,7 +47,7 @@ class OwnCovariates:
 
 @dataclass(frozen=True, eq=False)
 class Covariates:
-    """Covariates of nodes and of observations, standardised so that no unit of theirs harms the arithmetic.
+    """Covariates of nodes and of observations, standardised so that their units do not affect accuracy.
 
     Attributes
     ----------
@@ -63,9 +63,9 @@ class Covariates:
     own_names : list of str
         Of covariates of observations.
     informed : bool
-        Whether the caller gave priors: then the coefficients of the design have variance 1 before the data.
+        Whether the caller gave priors; the coefficients of the design then have prior variance 1.
     placed : bool
-        Whether the constant has a prior of the caller's, so that its level is not to be taken from the data.
+        Whether the caller gave the constant a prior, so that its level is not taken from the data.
     """
 
     names: list[str]
@@ -99,14 +99,14 @@ class Covariates:
         return 1.0 if self.informed else usual
 
     def check(self, observed: NDArray[np.int64], own: Floats | None = None) -> None:
-        """Refuse covariates whose coefficients the observations, at these nodes, cannot tell apart."""
+        """Refuse covariates whose coefficients cannot be determined from observations at these nodes."""
         design = self.design_of(observed, own)
         seen = self.design[np.unique(observed)] if design is None else design
         n_own = len(self.names) - (_INTERCEPT in self.names)
         if n_own and np.linalg.matrix_rank(seen, tol=1e-8 * max(1.0, np.sqrt(len(seen)))) < len(self.names):
             faults = FaultList("nothing was fitted", TableError)
             received = f"{abbreviate(self.names)} at {len(seen)} observed nodes"
-            remedy = "Drop columns that are constant or combinations of others there, or observe more nodes."
+            remedy = "Drop columns that are constant or combinations of others at these nodes, or observe more nodes."
             raise faults.raise_now(
                 "covariates", "must not be linearly dependent at the observed nodes", received, remedy
             )
@@ -188,7 +188,7 @@ def read_covariates(
     twice = [name for name in own_names if name in names or name == _INTERCEPT]
     if twice:
         remedy = "Rename them in one of the two tables."
-        faults.add("covariates", "of nodes and of observations must differ in name", abbreviate(twice), remedy)
+        faults.add("covariates", "of nodes and of observations must have different names", abbreviate(twice), remedy)
     faults.raise_if_any()
     shift, scale = _standards(values, constant)
     if own is not None:

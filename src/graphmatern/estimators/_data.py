@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from graphmatern._validation import FaultList, abbreviate, as_numbers, name_rows, plain_array
+from graphmatern._validation import FaultList, abbreviate, as_numbers, describe_rows, plain_array
 from graphmatern.errors import TableError
 from graphmatern.estimators._covariates import OwnCovariates, own_covariates
 from graphmatern.graph import index_of_names
@@ -45,7 +45,7 @@ class TrainingData:
     noise : ndarray, shape (n,), optional
         Known noise variances.
     exposure : ndarray, shape (n,), optional
-        For how long, or over how much, each count was taken.
+        The time, population or area that each count refers to.
     covariates : ndarray, shape (n, n_covariates), optional
         Covariates of each observation.
     covariate_names : list of str, optional
@@ -89,13 +89,13 @@ def names_and_values(nodes: Any, y: Any, faults: FaultList) -> tuple[Any, Any]:
         return nodes, aligned(y, nodes, "y", faults)
     if isinstance(nodes, pd.DataFrame) and isinstance(nodes.index, pd.RangeIndex) and nodes.shape[1] == 2:
         first, second = map(str, nodes.columns)
-        rule = "must be indexed by node name, or come as two columns"
+        rule = "must be indexed by node name, or be given as two columns"
         remedy = f"Use fit(table[{first!r}], table[{second!r}]), or table.set_index({first!r})[{second!r}]."
         raise faults.raise_now("nodes", rule, f"a table with columns {first!r} and {second!r}", remedy)
     if not isinstance(nodes, pd.Series | pd.DataFrame):
         received = f"a {type(nodes).__name__} and no `y`"
         remedy = "Pass node names and values, or a Series indexed by node name."
-        raise faults.raise_now("nodes", "must come with `y`, or be a Series or DataFrame", received, remedy)
+        raise faults.raise_now("nodes", "must be given with `y`, or be a Series or DataFrame", received, remedy)
     return nodes.index, nodes
 
 
@@ -138,7 +138,7 @@ def aligned(given: Any, nodes: Any, argument: str, faults: FaultList) -> Any:
         return given
     unnamed = isinstance(index, pd.RangeIndex) and len(index) == len(names) and (index.start, index.step) == (0, 1)
     if not unnamed and index.is_unique and index.isin(names).any():
-        return given.reindex(names)  # what is missing is told where it is needed
+        return given.reindex(names)  # missing entries are reported where they are needed
     if unnamed and not (names.is_unique and names.isin(index).all()):
         return given  # numbered, not named
     rule = "must have the index of the nodes, each of them once"
@@ -173,7 +173,7 @@ def read_observations(
     covariates : DataFrame or array_like, shape (n, n_covariates), optional
         Covariates of each observation.
     subject : str
-        What did not happen, if something is wrong.
+        What was not done, if something is wrong.
     """
     faults = FaultList(subject, TableError)
     nodes, y = names_and_values(nodes, y, faults)
@@ -183,9 +183,10 @@ def read_observations(
         rule = f"must have shape ({len(codes)},) or ({len(codes)}, n_replicates)"
         raise faults.raise_now("y", rule, f"shape {np.shape(values)}", "One value per node named.")
     if wrong.any():
-        bad = np.flatnonzero(wrong.any(axis=1))
+        shown = np.reshape(np.asarray(_plain(y)), values.shape)
+        received = describe_rows(wrong[:, 0], shown[:, 0]) if shown.shape[1] == 1 else describe_rows(wrong, shown)
         rule = "must hold numbers, or NaN for what was not observed"
-        faults.add("y", rule, f"something else in {name_rows(bad)}", "Correct them.")
+        faults.add("y", rule, received, "Correct them.")
     kept = np.asarray(~np.isnan(values).all(axis=1))
     original = nodes if isinstance(nodes, pd.Series) else names
     variances = _positive(aligned(noise, original, "noise_variance", faults), "noise_variance", kept, faults)
@@ -208,14 +209,14 @@ def read_observations(
 
 
 def join_observations(had: TrainingData, more: TrainingData, subject: str) -> TrainingData:
-    """Put two sets of observations together; where only one has exposures, those of the other are 1.
+    """Join two sets of observations; if only one has exposures, those of the other are 1.
 
     Parameters
     ----------
     had, more : TrainingData
-        What `fit` was given, and what comes on top.
+        Data of `fit`, and further data.
     subject : str
-        What did not happen, if the two do not fit together.
+        What was not done, if the two do not fit together.
     """
     faults = FaultList(subject, TableError)
     if more.y.shape[1] != had.y.shape[1]:
@@ -241,19 +242,22 @@ def join_observations(had: TrainingData, more: TrainingData, subject: str) -> Tr
 
 def _values(y: Any) -> tuple[Floats, NDArray[np.bool_]]:
     """Values as columns, NaN where there is none, and which are neither finite numbers nor missing."""
-    y = y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y
-    values = as_numbers(y, "y", FaultList("", TableError))
+    raw = _plain(y)
+    values = as_numbers(y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y, "y", FaultList("", TableError))
     wrong = np.isinf(values)
-    raw = plain_array(y)
     if raw is not None and raw.dtype.kind not in "buif":
         wrong |= np.isnan(values) & ~np.asarray(pd.isna(raw))
     return (values[:, None], wrong[:, None]) if values.ndim == 1 else (values, wrong)
 
 
+def _plain(y: Any) -> NDArray[Any] | None:
+    return plain_array(y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y)
+
+
 def _exposures(
     given: Any, y: Floats, kept: NDArray[np.bool_], names: pd.Index[Any], faults: FaultList
 ) -> Floats | None:
-    """Exposures of the values that were observed; 0 only where nothing was counted."""
+    """Exposures of the values that were observed; 0 only for counts of 0."""
     if given is None:
         return None
     numbers = as_numbers(given, "exposure", FaultList("", TableError))
@@ -264,13 +268,15 @@ def _exposures(
     found = as_numbers(numbers, "exposure", faults, minimum=0.0)[kept]
     bare = (numbers == 0.0) & (np.nan_to_num(y) > 0.0).any(axis=1)
     if bare.any():
-        rule = "must be above 0 where something was counted"
-        faults.add("exposure", rule, f"0 for {abbreviate(names[bare])}", "Correct these, or leave the counts out.")
+        rule = "must be above 0 for counts above 0"
+        faults.add(
+            "exposure", rule, f"0 for {abbreviate(names[bare])}", "Correct these exposures, or leave out the counts."
+        )
     return found
 
 
 def _positive(given: Any, argument: str, kept: NDArray[np.bool_], faults: FaultList) -> Floats | None:
-    """Positive numbers, one per value that was observed; what is given for others is of no concern."""
+    """Positive numbers, one per observed value; entries for others are ignored."""
     if given is None:
         return None
     numbers = as_numbers(given, argument, FaultList("", TableError))

@@ -1,4 +1,4 @@
-"""Features of the nodes: from the caller's table, array or sparse matrix to what the engine multiplies with."""
+"""Features of the nodes: from the caller's table, array or sparse matrix to what the engine uses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_features(graph: Graph, features: Any) -> FeatureMatrix | None:
     """Check features; every fault is reported at once.
 
     Sparse features, and others that are mostly 0 and never negative, are kept as they are; all others are measurements,
-    and are standardised column by column. Columns that are the same at all nodes say nothing, and are left out.
+    and are standardised column by column. Columns that are constant say nothing and are dropped.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def read_features(graph: Graph, features: Any) -> FeatureMatrix | None:
         values = csr_array(values)
     values = _sparse_columns(values) if issparse(values) else _standardised(values)
     if not values.shape[1]:
-        remedy = "Leave out `features`, or give some that differ between nodes."
-        raise faults.raise_now("features", "must hold a column that is not the same at all nodes", "none", remedy)
+        remedy = "Leave out `features`, or give ones that differ between nodes."
+        raise faults.raise_now("features", "must have a column that is not constant", "none", remedy)
     return FeatureMatrix(values)
 
 
@@ -97,7 +97,7 @@ def _rows_of_table(graph: Graph, features: pd.DataFrame, faults: FaultList) -> A
     wrong = [name for name, kind in features.dtypes.items() if not _is_number(kind)]
     if wrong:
         remedy = "Turn categories into columns of 0 and 1, with pandas.get_dummies."
-        faults.add("features", "must have columns of numbers", f"others in {abbreviate(wrong)}", remedy)
+        faults.add("features", "must have columns of numbers", f"other types in {abbreviate(wrong)}", remedy)
     faults.raise_if_any()
     order = np.empty(graph.n_nodes, dtype=np.int64)
     order[codes[known]] = np.flatnonzero(known)

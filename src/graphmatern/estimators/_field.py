@@ -48,9 +48,10 @@ _MOST_ITERATIONS = 1000  # of conjugate gradients and Lanczos
 
 @documented
 class GraphFieldRegressor(FieldScores):
-    """Gaussian process regression on a graph over time: values at some nodes and times in, at all of them out.
+    """Gaussian process regression on a graph over time: from values at some nodes and times to predictions at all.
 
-    The covariance of two cells is that of their times times that of their nodes, k(t, t′) k(i, i′), plus noise.
+    The covariance of two cells is the product of one between their times and one between their nodes, k(t, t′) k(i,
+    i′), plus noise.
 
     Parameters
     ----------
@@ -60,15 +61,15 @@ class GraphFieldRegressor(FieldScores):
         the field. By default a Matérn kernel whose starting values are chosen from the data.
     time_kernel : gpytorch.kernels.Kernel, optional
         Any GPyTorch kernel on time: Matérn, periodic, sums and products, with starting values; parameters with
-        ``requires_grad=False`` are held. Where it has a scale of its own, fix the variance of ``kernel``. By default
-        Matérn 3/2, started from the data.
+        ``requires_grad=False`` are held. If it has a scale of its own, fix the variance of ``kernel``. By default
+        Matérn 3/2, with starting values from the data.
     time_unit : {"s", "min", "h", "D", "W"}
-        Unit of the parameters of ``time_kernel`` where times are dates. Numbers are taken as they are.
+        Unit of the parameters of ``time_kernel`` if times are dates. Numbers are used as they are.
     <normalized>
     engine : {"auto", "kronecker", "dense", "state-space", "iterative"}
-        How to compute: whole grids by Kronecker algebra; up to 3,000 cells with holes by a dense Cholesky factor; few
-        nodes at many times by a Kalman filter, where ``time_kernel`` is Matérn, times a scale or not; all others by
-        filling in the holes with conjugate gradients. All but the last are exact.
+        How to compute: complete grids by Kronecker algebra; up to 3,000 cells with gaps by a dense Cholesky factor; few
+        nodes at many times by a Kalman filter, if ``time_kernel`` is Matérn, scaled or not; all others by filling in
+        the gaps with conjugate gradients. All but the last are exact.
     <n_eigenpairs>
     noise : float, optional
         Starting value of the noise variance, in units in which the values have variance 1.
@@ -77,10 +78,10 @@ class GraphFieldRegressor(FieldScores):
     covariates : DataFrame, Series or array_like, shape (n_nodes, n_covariates), optional
         Values at every node that enter the mean linearly, the same at all times, with coefficients that are integrated
         out (`coefficients_`): a table indexed by node name, or an array in the order of the nodes. Coefficients have a
-        flat prior; ``priors={"coefficients": gm.Normal(1.0)}`` gives them others, as does a covariate's name or
+        flat prior; ``priors={"coefficients": gm.Normal(1.0)}`` sets another, as does a covariate's name or
         "(constant)" in place of "coefficients".
     normalize_y : bool
-        Whether to subtract the mean of the values and divide by their standard deviation before all else.
+        Whether first to subtract the mean of the values and divide by their standard deviation.
     <optimizer>
     <max_iterations>
     <n_restarts>
@@ -88,11 +89,11 @@ class GraphFieldRegressor(FieldScores):
         Smallest and largest values of parameters of ``kernel`` and of the noise; ``time_kernel`` has its own
         constraints.
     priors : dict of str to Prior, optional
-        Priors of the same parameters. Those registered with ``time_kernel`` count, too.
+        Priors of the same parameters. Those registered with ``time_kernel`` count as well.
     <integrate>
         Lengthscales and periods of ``time_kernel`` have a weak prior as well, around the geometric mean of the gap
-        between times and of all the time observed (a factor of 13 either way, or from the one to the other where that
-        is more); its other parameters around their starting values (19).
+        between times and the whole time observed (a factor of 13 either way, or the whole range between the two if that
+        is wider); its other parameters around their starting values (19).
     tolerance : float
         Relative residual at which the iterative engine stops.
     n_probes : int, optional
@@ -111,8 +112,8 @@ class GraphFieldRegressor(FieldScores):
     noise_ : float
         Learned noise variance, in normalised units.
     log_marginal_likelihood_, log_marginal_likelihood_error_ : float
-        Of the normalised values at the parameters of `kernel_`, the constant included, and its standard error: 0 where
-        it is exact.
+        Of the normalised values at the parameters of `kernel_`, the constant included, and its standard error: 0 if it
+        is exact.
     log_evidence_ : float
         The same with the parameters integrated out, for comparing models.
     hyperparameters_ : DataFrame
@@ -136,9 +137,9 @@ class GraphFieldRegressor(FieldScores):
 
     Notes
     -----
-    Use `GraphGPRegressor` with several columns (replicates) where the times are independent of each other, such as days
-    far apart: it shares the parameters, not the values, and costs less. Use this class where what was seen at one time
-    says something about another.
+    Use `GraphGPRegressor` with several columns (replicates) if the times are independent of each other, such as days
+    far apart: they share the parameters, not the values, which costs less. Use this class if observations at one time
+    say something about another.
 
     Examples
     --------
@@ -280,7 +281,7 @@ class GraphFieldRegressor(FieldScores):
         *,
         more: bool = False,
     ) -> dict[str, Any]:
-        """Learn from data, or take up where an earlier fit (to fewer data) ended; returns every fitted attribute."""
+        """Learn from data, or continue from an earlier fit (to fewer data); returns every fitted attribute."""
         grid = self._grid(data, axis, scale)
         probes = default_probes(grid) if self.n_probes is None else self.n_probes
         kernel, time_kernel = (self.kernel, self.time_kernel) if kernels is None else kernels
@@ -338,7 +339,7 @@ class GraphFieldRegressor(FieldScores):
         time: str = "time",
         value: str = "value",
     ) -> Self:
-        """Return a model with more data and the same parameters, without learning again.
+        """Return a model with more data and the same parameters, without refitting.
 
         Parameters
         ----------
@@ -349,7 +350,7 @@ class GraphFieldRegressor(FieldScores):
         more = read_field(self.graph, data, times, y, node=node, time=time, value=value)
         joined = self._data.join(FieldData(more.nodes, self._axis.read(more.times), more.y))
         other, scale = type(self)(**self._fit_options), (self.y_mean_, self.y_scale_)
-        wanted = "auto" if other.engine == "kronecker" else other.engine  # there may be holes now
+        wanted = "auto" if other.engine == "kronecker" else other.engine  # there may be gaps now
         method = choose_method(self._grid(joined, self._axis, scale), wanted, order_of(self.time_kernel_))
         kernels, known = (self.kernel_, self.time_kernel_), Known(self._fit.optimum, None, self._fit.integrated)
         return other._adopt(other._learn(joined, self._axis, scale, method, kernels, known, more=True))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FieldData", "read_field"]
 
-_LARGEST_GRID = 2**28  # cells; beyond that times are hardly on a common grid
+_LARGEST_GRID = 2**28  # cells; with more, times are probably not on a common grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class FieldData:
     times : Index, shape (n_times,)
         Observed times, increasing: numbers or dates.
     y : ndarray, shape (n_times, n_nodes)
-        Values; NaN where nothing was observed.
+        Values; NaN if not observed.
     """
 
     nodes: Longs
@@ -68,10 +68,10 @@ def _columns_of(data: Any, times: Any, y: Any, names: tuple[str, str, str], faul
         if times is None or y is None:
             received = f"a {type(data).__name__}" + ("" if times is None else " and times") + " alone"
             remedy = "Pass a table, or nodes, times and values."
-            raise faults.raise_now("data", "must be a DataFrame, or come with `times` and `y`", received, remedy)
+            raise faults.raise_now("data", "must be a DataFrame, or be given with `times` and `y`", received, remedy)
         return [column if hasattr(column, "__len__") else list(column) for column in (data, times, y)]
     if times is not None or y is not None:
-        raise faults.raise_now("times", "must be None beside a DataFrame", "both", "The table holds times and values.")
+        raise faults.raise_now("times", "must be None with a DataFrame", "both", "The table holds times and values.")
     counts = [int((data.columns == name).sum()) for name in names]
     if max(counts) > 1:
         repeated = abbreviate(name for name, count in zip(names, counts, strict=True) if count > 1)
@@ -81,7 +81,7 @@ def _columns_of(data: Any, times: Any, y: Any, names: tuple[str, str, str], faul
     if sum(counts) == 2:
         rule = "must have the columns {!r}, {!r} and {!r}, or a row per time and a column per node".format(*names)
         received = f"the columns {abbreviate(data.columns)}"
-        raise faults.raise_now("data", rule, received, "Say what they are called: fit(table, value='speed').")
+        raise faults.raise_now("data", rule, received, "Name them: fit(table, value='speed').")
     return None
 
 
@@ -134,7 +134,7 @@ def _note_repeated(codes: Longs, times: pd.Index[Any], rows: Longs | None, fault
     again = np.flatnonzero(np.diff(place[order]) == 0)
     if len(again) == 0:
         return
-    received = f"{len(again)} that were there before"
+    received = f"{len(again)} that were observed before"
     if rows is not None:
         shown = [f"row {rows[order[k + 1]]} (as row {rows[order[k]]})" for k in again[:5]]
         more = f", ... ({len(again)} in all)" if len(again) > 5 else ""
@@ -151,7 +151,7 @@ def _read_wide(graph: Graph, table: pd.DataFrame, named: tuple[str, str, str], f
             remedy = "Transpose it: table.T."
             raise faults.raise_now("data", "must have a row per time and a column per node", "nodes as rows", remedy)
         rule = "must have the columns {!r}, {!r} and {!r}, or a row per time and a column per node".format(*named)
-        remedy = f"Say what they are called: fit(table, node='sensor', ...). Nodes are {abbreviate(graph.nodes)}."
+        remedy = f"Name them: fit(table, node='sensor', ...). Nodes are {abbreviate(graph.nodes)}."
         raise faults.raise_now("data", rule, f"the columns {abbreviate(table.columns)}", remedy)
     codes = _codes(graph, table.columns, "columns", faults)
     stamps = read_times(table.index, "index", faults)
@@ -189,7 +189,7 @@ def _values(values: Any, argument: str, faults: FaultList) -> Floats:
     bad = ~np.isfinite(numbers) & ~blank if numbers.shape == blank.shape else np.ones(1, dtype=bool)
     if bad.any():
         rows = np.unique(np.argwhere(bad)[:, 0])
-        received = f"something else in {name_rows(rows)}"
+        received = f"other entries in {name_rows(rows)}"
         faults.add(argument, "must hold finite numbers, or NaN for what was not observed", received, "Correct them.")
     elif blank.all():
         faults.add(argument, "must hold at least one value", "none", "NaN means not observed.")

@@ -20,6 +20,7 @@ from graphmatern.plotting import colour_limits, plot_prediction, plot_series
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpytorch.kernels import Kernel as GPyTorchKernel
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
@@ -40,18 +41,15 @@ class FieldResults(GraphEstimator):
     """Predictions of a fitted field, in the units of the values."""
 
     posterior_: FieldPosterior | FieldMixture
+    time_kernel_: GPyTorchKernel
+    log_marginal_likelihood_: float
+    log_marginal_likelihood_error_: float
     kernel_: Kernel
     noise_: float
     y_mean_: float
     y_scale_: float
     nodes_: pd.Index[Any]
     times_: pd.Index[Any]
-    engine_: str
-    engine_reason_: str
-    converged_: bool
-    n_evaluations_: int
-    gradient_norm_: float
-    at_bounds_: list[str]
     _data: FieldData
     _axis: TimeAxis
     _covariates: Covariates
@@ -110,7 +108,7 @@ class FieldResults(GraphEstimator):
         nodes : sequence of hashable, length n
             Node names.
         times : sequence, length n
-            Times: any, between, before or after those observed.
+            Any times, also between, before or after those observed.
         return_std : bool
             Whether to return standard deviations as well.
         return_cov : bool
@@ -193,7 +191,7 @@ class FieldResults(GraphEstimator):
         -------
         DataFrame
             Columns time, node, mean, std, lower, upper (of the field), observation_lower, observation_upper (of a new
-            observation) and informed (False where no data reach the node's component).
+            observation) and informed (False if the node's component has no data).
         """
         places, stamps = self._grid_of(nodes, times)
         field = self.posterior_.marginals(self._axis.numbers(stamps), places)
@@ -273,7 +271,7 @@ class FieldResults(GraphEstimator):
         return self.predict_grid(nodes, ahead, return_std, observation)
 
     def fill_in(self, nodes: Any = None) -> pd.DataFrame:
-        """The observed table, with its gaps filled by predictions.
+        """The observed table, with its gaps filled in by predictions.
 
         Parameters
         ----------
@@ -283,7 +281,7 @@ class FieldResults(GraphEstimator):
         Returns
         -------
         DataFrame
-            A row per observed time, a column per node; values that were observed stay as they are.
+            A row per observed time, a column per node; observed values are left unchanged.
         """
         self._require_fit()
         chosen = self.nodes_ if nodes is None else nodes
@@ -352,7 +350,7 @@ class FieldResults(GraphEstimator):
     def plot_node(
         self, node: Any, times: Any = None, ax: Axes | None = None, *, level: float = 0.95, label: str = ""
     ) -> Axes:
-        """Draw one node over time: the field in a band of given probability, and what was observed.
+        """Draw one node over time: the field with a band of given probability, and the observations.
 
         Parameters
         ----------

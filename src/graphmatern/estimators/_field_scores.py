@@ -24,7 +24,7 @@ class FieldScores(FieldResults):
     """Scores of a fitted field, in the units of the values."""
 
     def loo(self, n_cells: int | None = None, random_state: Any = 0) -> pd.DataFrame:
-        """Leave-one-out predictions of observed cells, in closed form, the parameters kept.
+        """Leave-one-out predictions of observed cells, in closed form, with the same parameters.
 
         Parameters
         ----------
@@ -37,7 +37,7 @@ class FieldScores(FieldResults):
         -------
         DataFrame
             One row per cell: time, node, y, mean, std (of the observation given all others), log_density and pit (the
-            probability of less than y: uniform where the model is calibrated).
+            probability of a value below y: uniform if the model is calibrated).
         """
         self._require_fit()
         faults = FaultList("nothing was left out", TableError)

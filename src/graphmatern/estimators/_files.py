@@ -1,4 +1,4 @@
-"""Model files: fitted estimators written to one file, and read again without the training data."""
+"""Model files: fitted estimators in one file, which is read without needing the training data."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def load(path: str | Path) -> Any:
     Returns
     -------
     GraphGPRegressor or another estimator
-        As it was saved: it predicts, and can be conditioned on more data, without the training data.
+        As it was saved: it can predict and be conditioned on more data without the training data.
 
     Raises
     ------
     ModelFileError
-        Where the file is damaged (a single changed byte is noticed), of another kind, or of a later version.
+        If the file is damaged (a single changed byte is detected), of another kind, or from a later version.
 
     Examples
     --------

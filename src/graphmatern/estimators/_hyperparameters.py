@@ -1,4 +1,4 @@
-"""What is known of the parameters, as a table in the caller's units; and integrated fits in model files."""
+"""The distribution of the parameters, as a table in the caller's units; and integrated fits in model files."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def hyperparameter_draws(
     Parameters
     ----------
     fit : Fit
-        The fit. Where nothing was integrated, values follow from the curvature at the mode, as if logarithms were
+        The fit. If nothing was integrated over, values follow from the curvature at the mode, as if logarithms were
         normal.
     graph : Graph
         The graph, for the unit of lengths.
     y_scale : float
         The unit of the normalised values.
     spectrum : Spectrum, optional
-        Eigenpairs of the Laplacian in use, from which ranges are measured; else they follow a rule of thumb.
+        Eigenpairs of the Laplacian in use, from which ranges are measured; without them, a rule of thumb.
     """
     pairs = list(zip(fit.coordinates, fit.optimum.position, strict=True))
     mode = {one.label: float(one.value(np.array([x]))[0]) for one, x in pairs}
@@ -65,7 +65,7 @@ def hyperparameter_draws(
         here = mode[label]
         of_time = label.startswith("time.")  # a factor without the unit of the values
         if word in ("variance", "noise") and not of_time:
-            name = prefix + ("sigma" if word == "variance" else "noise")
+            name = shown_name(label)
             named[name], named_mode[name] = y_scale * np.sqrt(numbers), y_scale * float(np.sqrt(here))
         else:
             unit = y_scale if word == "scale" else 1.0
@@ -76,6 +76,12 @@ def hyperparameter_draws(
             if found is not None:
                 named[f"{prefix}range"], named_mode[f"{prefix}range"] = found[:-1], float(found[-1])
     return named, named_mode, weights
+
+
+def shown_name(label: str) -> str:
+    """The name under which users see a parameter: variances of the process are shown as ``sigma``."""
+    path, dot, word = label.rpartition(".")
+    return f"{path}{dot}sigma" if word == "variance" and not label.startswith("time.") else label
 
 
 def _ranges(fit: Fit, graph: Graph, path: str, values: dict[str, Floats], spectrum: Spectrum | None) -> Floats | None:

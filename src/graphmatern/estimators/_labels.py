@@ -33,7 +33,7 @@ class LabelData:
     codes : ndarray of int64, shape (n,)
         Places of their labels in ``classes``.
     classes : ndarray, shape (n_classes,)
-        The labels, sorted where they can be.
+        The labels, sorted if possible.
     """
 
     nodes: NDArray[np.int64]
@@ -101,7 +101,7 @@ def _warn_of_unlabelled(labels: list[Any]) -> None:
     others = {label for label in labels if label != -1}
     if 2 * labels.count(-1) > len(labels) and len(others) > 1 and all(type(one) is int and one >= 0 for one in others):
         warn(
-            "most labels are -1, which is taken for a class of its own; use None or NaN for nodes without a label",
+            "most labels are -1, which is treated as a class of its own; use None or NaN for nodes without a label",
             GraphMaternWarning,
         )
 
@@ -115,7 +115,7 @@ def _distinct(labels: Iterable[Any]) -> list[Any]:
 
 
 def _in_order(labels: Iterable[Any]) -> list[Any]:
-    """Distinct labels, sorted where they can be compared, else as they come."""
+    """Distinct labels, sorted if they can be compared, otherwise in order of appearance."""
     found = _distinct(labels)
     try:
         return sorted(found)
@@ -124,7 +124,7 @@ def _in_order(labels: Iterable[Any]) -> list[Any]:
 
 
 def label_array(labels: list[Any]) -> NDArray[Any]:
-    """Labels as an array whose entries are the labels: tuples and mixtures of types stay what they are."""
+    """Labels as an array whose entries are the labels; tuples and mixtures of types are kept."""
     if len({type(label) for label in labels}) == 1 and isinstance(labels[0], str | int | float | bool):
         return np.array(labels)
     found = np.empty(len(labels), dtype=object)
@@ -133,7 +133,7 @@ def label_array(labels: list[Any]) -> NDArray[Any]:
 
 
 def stored_labels(labels: NDArray[Any]) -> Any:
-    """Labels as model files hold them: dates as an index, which keeps what they are."""
+    """Labels as stored in model files: dates as an index, which keeps their type."""
     every = labels.tolist()
     dates = all(isinstance(label, pd.Timestamp) for label in every)
     return pd.DatetimeIndex(every) if dates else every

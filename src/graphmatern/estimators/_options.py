@@ -41,9 +41,9 @@ _SHARED = {
     "features": (
         "DataFrame, array_like or scipy sparse matrix, shape (n_nodes, n_features), optional",
         (
-            "What is known at every node, such as the words of a paper: a table indexed by node name, or rows in the\n"
-            "order of the nodes. The process then has a part on features as well, smoothed over the graph by a filter\n"
-            "whose lengthscale is learned: by default `gm.CosineFeatures` where features are sparse or counts, else\n"
+            "What is known about each node, such as the words of a paper: a table indexed by node name, or rows in\n"
+            "the order of the nodes. The process then has a part on features too, smoothed over the graph by a filter\n"
+            "whose lengthscale is learned: by default `gm.CosineFeatures` if features are sparse or counts, else\n"
             "`gm.RBFFeatures`, beside a Matérn kernel. ``kernel`` can be any sum of kernels on the graph, on features\n"
             "(`gm.LinearFeatures` too) and `gm.Interaction`. Sparse features stay sparse, others are standardised.\n"
             "Smoothing is on the plain Laplacian unless ``normalized`` says otherwise or degrees are very unequal."
@@ -96,11 +96,11 @@ _SHARED = {
             "determines how many Markov fields are added up."
         ),
     ),
-    "n_threads": ("int, optional", "Number of threads; all processors by default."),
+    "n_threads": ("int, optional", "Number of threads; by default one per processor."),
     "device": (
         "str",
         (
-            'Where the moments engine computes its products: "cpu", or "cuda" for a graphics processor. Everything\n'
+            'Where the moments engine computes its products: "cpu", or "cuda" for a GPU. Everything\n'
             "else, and every other engine, runs on the processor."
         ),
     ),
@@ -199,16 +199,18 @@ def _check_features(estimator: Any, named: dict[str, bool], faults: FaultList) -
         return
     if given:
         remedy = "Add one, as in gm.Matern() + gm.CosineFeatures(), or leave out `kernel` or `features`."
-        faults.add("kernel", "must have a term on features where there are some", repr(kernel), remedy)
+        faults.add("kernel", "must have a term on features if `features` are given", repr(kernel), remedy)
     else:
         rule = f"must be given for {kernel!r}"
         here = hasattr(estimator, "features")
-        remedy = "One row for each node." if here else f"{type(estimator).__name__} knows none: leave out that term."
+        remedy = (
+            "One row for each node." if here else f"{type(estimator).__name__} takes no features: leave out that term."
+        )
         faults.add("features", rule, "none", remedy)
 
 
 def _check_error(error: Any, faults: FaultList) -> None:
-    """Refuse errors too small to be reached, or too large to be useful."""
+    """Refuse errors too small to be reached or too large to be useful."""
     known = len(faults)
     check_positive("relative_error", error, faults, remedy="1e-4 is usual.")
     if len(faults) == known and not 1e-12 <= error <= 0.1:
@@ -223,13 +225,15 @@ def _check_priors(estimator: Any, faults: FaultList) -> None:
         if other not in priors:
             continue
         received = f"both {name!r} and {other!r}"
-        faults.add("priors", "must name one of these, which are one parameter", received, "sigma² is the variance.")
+        faults.add(
+            "priors", "must name only one of these: they are the same parameter", received, "sigma² is the variance."
+        )
     mixing = priors.get("mixing")
     if isinstance(mixing, PCPrior) and not _is_of_mixing(estimator, mixing):
         rule = "of mixing must be gm.PCPrior(below=...), a share, for BYM2 only"
         faults.add("priors", rule, f"{mixing!r} for {estimator.kernel!r}", "Use gm.Beta for other kernels.")
     if not hasattr(estimator, "covariates") and any(isinstance(prior, Normal) for prior in priors.values()):
-        rule = f"must not be gm.Normal, which is of coefficients of covariates, for {type(estimator).__name__}"
+        rule = f"must not be gm.Normal, which is for coefficients of covariates, for {type(estimator).__name__}"
         faults.add("priors", rule, repr(dict(priors)), "Use gm.LogNormal or others.")
 
 
@@ -242,7 +246,9 @@ def _check_kinds(estimator: Any, faults: FaultList) -> None:
         faults.add("graph", f"must be a graphmatern {wanted.__name__}", described(estimator.graph), remedy)
     kernel = estimator.kernel
     if kernel is not None and not isinstance(kernel, Kernel):
-        remedy = "Such as gm.Matern(nu=1.5, lengthscale=3.0)."
+        remedy = "For instance gm.Matern(nu=1.5, lengthscale=3.0)."
+        if isinstance(kernel, type) and issubclass(kernel, Kernel):
+            remedy = f"Call the class: {kernel.__name__}()."
         faults.add("kernel", "must be a kernel of this package", f"{kernel!r:.60}", remedy)
 
 
@@ -251,16 +257,14 @@ def _check_device(estimator: Any, faults: FaultList) -> None:
     try:
         kind = torch.device(estimator.device).type
     except (RuntimeError, TypeError):
-        faults.add("device", "must be a name that torch knows", repr(estimator.device), "Use 'cpu' or 'cuda'.")
+        faults.add("device", "must be a device name that torch knows", repr(estimator.device), "Use 'cpu' or 'cuda'.")
         return
     if not _is_there(torch.device(estimator.device)):
         remedy = "Leave it out, or use a CUDA build of torch on a machine that has one."
-        faults.add(
-            "device", "must be there", f"{estimator.device!r}, and torch finds no CUDA device of that name", remedy
-        )
+        faults.add("device", "must exist", f"{estimator.device!r}, and torch finds no such CUDA device", remedy)
     engine = getattr(estimator, "engine", None) or getattr(estimator, "inference", "auto")
     if (kind != "cpu" or estimator.dtype != "float64") and engine not in ("auto", "moments"):
-        rule = "and `dtype` must be left as they are for any engine but 'moments'"
+        rule = "and `dtype` must keep their defaults for any engine but 'moments'"
         faults.add("device", rule, f"engine {engine!r}", "Use engine='moments'.")
 
 

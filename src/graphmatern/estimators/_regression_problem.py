@@ -51,7 +51,9 @@ LIKELIHOODS: dict[str, type[Numeric]] = {
     "binomial": Binomial,
     "gamma": GammaNoise,
 }
-_EFFECT_PRECISION = 0.01  # of coefficients where a flat prior could be improper: a standard deviation of 10
+# Of coefficients where a flat prior could be improper. On the scales of logarithms and logits a standard deviation of
+# 2.5 is usual: with a wider one, counts that are all zero would speak for rates far below what so few can tell.
+_EFFECT_PRECISION, _OWN_UNITS_EFFECT_PRECISION = 0.01, 0.16
 
 
 def check_trials(model: GraphGPRegressor, trials: Any) -> None:
@@ -95,7 +97,10 @@ def covariates_of(model: GraphGPRegressor, data: TrainingData, y_scale: float) -
 
 def effect_precision(covariates: Covariates, likelihood: Likelihood) -> Any:
     """Prior precisions of the coefficients: flat with Gaussian noise, unless the user has said otherwise."""
-    return covariates.precision(0.0 if likelihood.gaussian else _EFFECT_PRECISION)
+    if likelihood.gaussian:
+        return covariates.precision(0.0)
+    in_own_units = isinstance(likelihood, Numeric) and likelihood.in_own_units
+    return covariates.precision(_OWN_UNITS_EFFECT_PRECISION if in_own_units else _EFFECT_PRECISION)
 
 
 def scale_of(model: GraphGPRegressor, data: TrainingData, likelihood: Numeric) -> tuple[tuple[float, float], float]:

@@ -71,7 +71,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         How to compute: with eigenpairs (any kernel), sparse precisions (Matérn; millions of nodes on road-like graphs),
         or Chebyshev moments at the observed nodes (any kernel; social, citation and nearest-neighbour graphs). These
         agree: exactly, or to ``relative_error`` if a Matérn kernel's smoothness is not an integer.
-        "features" is the only one that takes features, and is chosen where there are some.
+        "features" is the only one that takes features, and is chosen if there are any.
         "inducing" and "eigenvectors" restrict the posterior to inducing nodes or leading eigenvectors.
     <n_eigenpairs>
     noise : float, optional
@@ -79,11 +79,11 @@ class GraphGPRegressor(RegressionScores, AreaResults):
     mean : {"constant", "zero"}
         Mean of the process; a constant is integrated out. Replicates share it.
     covariates : DataFrame, Series or array_like, shape (n_nodes, n_covariates), optional
-        Values at every node that enter the mean linearly, with coefficients that are integrated out and that replicates
-        share (`coefficients_`): a table indexed by node name, or an array in the order of the nodes.
+        Values at every node that enter the mean linearly, with coefficients that replicates share and that are
+        integrated out (`coefficients_`): a table indexed by node name, or an array in the order of the nodes.
     <features>
     normalize_y : bool
-        Whether to subtract the mean of y and divide by its standard deviation first, or by robust versions of these
+        Whether first to subtract the mean of y and divide by its standard deviation, or robust versions of these
         (the median, and the median distance from it) if outliers are expected; counts are left as they are.
     likelihood : {"gaussian", "student_t", "poisson", "negative_binomial", "zero_inflated_poisson", "binomial", "gamma"}
         How observations depend on the process: with Gaussian noise, with outliers, as counts whose rate is e^f, as
@@ -91,9 +91,9 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         likelihood object (`graphmatern.likelihoods`) sets starting values and fixes parameters. Counts are fitted by
         variational inference, noise with outliers by expectation propagation. Predictions are of the response: for
         counts, the rate at exposure 1. Coefficients of the mean have a flat prior with Gaussian noise, otherwise a
-        normal one of standard deviation 10, in units of f per standard deviation of the covariate. To change it, use
-        ``priors={"coefficients": gm.Normal(1.0)}``, or a covariate's name or "(constant)" instead of "coefficients",
-        in units of f (of y for measurements).
+        normal one, in units of f per standard deviation of the covariate: of standard deviation 10 with outliers, of
+        2.5 on logarithms and logits. To change it, use ``priors={"coefficients": gm.Normal(1.0)}``, or a covariate's
+        name or "(constant)" instead of "coefficients", in units of f (of y for measurements).
     <optimizer>
     <max_iterations>
     <learning_rate>
@@ -237,12 +237,12 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         noise_variance : array_like, shape (n,), optional
             Known noise variance of every value, in the units of y; then no noise is learned.
         exposure : array_like, shape (n,), optional
-            For how long, or over how much, each count was taken: its rate is multiplied by this. An exposure of 0
+            The time, population or area that each count refers to; its rate is multiplied by this. An exposure of 0
             allows only a count of 0, which carries no information.
         trials : array_like, shape (n,), optional
-            Trials of which ``y`` are successes, for likelihood="binomial".
+            Numbers of trials of which ``y`` are the successes, for likelihood="binomial".
         covariates : DataFrame or array_like, shape (n, n_covariates), optional
-            Covariates of every value, such as the age of who was counted, beside those of nodes in the constructor.
+            Covariates of every value, such as the age group counted, in addition to those of nodes in the constructor.
             `predict` takes them as well.
 
         Returns
@@ -358,13 +358,13 @@ class GraphGPRegressor(RegressionScores, AreaResults):
 
     # ------------------------------------------------------------------ more data
     def measurable(self) -> Measurable:
-        """The process as `place_sensors` sees it: given the data, or before any where the model is not fitted."""
+        """The process as `place_sensors` sees it: given the data, or the prior if the model is not fitted."""
         if self.__sklearn_is_fitted__():
             return super().measurable()
         self._check_options()
         if self.kernel is None:
             faults = FaultList("there is no process yet", KernelError)
-            raise faults.raise_now("kernel", "must be given where the model is not fitted", "none", "Or fit it first.")
+            raise faults.raise_now("kernel", "must be given if the model is not fitted", "none", "Or fit it first.")
         options = {name: getattr(self, name) for name in ("n_eigenpairs", "n_threads", "dtype", "max_seconds")}
         own: dict[str, Any] = {"normalized": uses_normalized(self), "device": device_of(self), **options}
         return of_prior(self.graph, self.kernel, noise=self.noise, engine=self.engine, **own)
@@ -379,7 +379,7 @@ class GraphGPRegressor(RegressionScores, AreaResults):
         trials: ArrayLike | None = None,
         covariates: Any = None,
     ) -> Self:
-        """Return a model with more data and the same parameters, without learning again.
+        """Return a model with more data and the same parameters, without refitting.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What an estimator's page says, put together from its values, its words and its checks."""
+"""Contents of an estimator's page: its values, its texts and its checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be seen on the map of an estimator's page: a layer for each thing to show."""
+"""The layers of the map on an estimator's page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def number_layers(model: Any, arrays: dict[str, Any], unit: str, observed: str) 
             "mean",
             "Prediction",
             "predicted mean",
-            "The mean of what is known about each place, given all observations.",
+            "The expected value at each place, given all observations.",
             "mean",
             limits=limits,
             unit=unit,
@@ -47,7 +47,7 @@ def number_layers(model: Any, arrays: dict[str, Any], unit: str, observed: str) 
             "exceedance",
             "Exceedance",
             "probability",
-            "The probability that the value lies beyond the threshold; move the slider.",
+            "The probability that the value is beyond the threshold; move the slider.",
             kind="share",
             colours=("plasma", "plasma"),
         ),
@@ -70,8 +70,8 @@ def number_layers(model: Any, arrays: dict[str, Any], unit: str, observed: str) 
                 "residual",
                 "Residual",
                 "observed minus predicted by the others",
-                "How far each observation lies from what all the others predict for it. Clusters of one colour are "
-                "places that the model does not understand.",
+                "How far each observation is from its prediction by all the others. Clusters of one colour are places "
+                "that the model does not describe well.",
                 "residual",
                 colours=("PuOr_r", "PuOr_r"),
                 limits=(-size, size),
@@ -98,7 +98,7 @@ def class_layers(names: list[str], arrays: dict[str, Any], share: Floats) -> lis
             "entropy",
             "Uncertainty",
             "uncertainty",
-            "The entropy of the probabilities, as a share of the most there can be: pale nodes could be anything.",
+            "The entropy of the probabilities, as a share of the largest possible: pale nodes could be any class.",
             "entropy",
             "share",
             colours=UNSURE,
@@ -107,7 +107,7 @@ def class_layers(names: list[str], arrays: dict[str, Any], share: Floats) -> lis
             "observed",
             "Labelled",
             "given label",
-            "The labels from which all others were learned.",
+            "The labels from which the model learned.",
             "observed",
             "classes",
             classes=names,

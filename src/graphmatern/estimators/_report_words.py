@@ -1,4 +1,4 @@
-"""Words, figures and tables that the pages of all estimators share."""
+"""Texts, figures and tables shared by the pages of all estimators."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = [
 
 _MEANINGS = {
     "sigma": "how much the values vary from place to place (standard deviation)",
-    "noise": "how much a single observation is off (standard deviation)",
+    "noise": "how far off a single observation is (standard deviation)",
     "lengthscale": "how far similarity reaches, in edges",
-    "range": "distance after which hardly any correlation is left",
+    "range": "distance beyond which hardly any correlation is left",
     "mixing": "share of the variation that neighbours have in common",
     "nu": "how smooth the values are along the edges",
     "time.lengthscale": "for how long values stay similar",
     "df": "how heavy the tails of the noise are (degrees of freedom)",
     "dispersion": "how much counts vary beyond chance",
-    "scale": "how much a single observation is off",
+    "scale": "how far off a single observation is",
 }
 
 
@@ -61,7 +61,7 @@ def fitted_facts(model: Any, data: str, common: dict[str, Any], noise: str) -> l
         (
             "Model",
             (
-                "A Gaussian process on the graph: the fewer edges lie between two nodes, the more alike they are. "
+                "A Gaussian process on the graph: the fewer edges between two nodes, the more alike they are. "
                 f"Kernel {model.kernel_!r}."
             ),
         ),
@@ -85,7 +85,7 @@ def _search_words(model: GraphEstimator) -> str:
     if fit.integrated is not None:
         return (
             f"Parameters were integrated over ({len(fit.integrated.components)} points around the best), so intervals "
-            "include what is not known about them."
+            "account for their uncertainty."
         )
     state = "converged" if fit.converged else "stopped early"
     steps = counted(fit.optimum.n_evaluations, "evaluation")
@@ -114,7 +114,7 @@ def parameter_rows(model: GraphEstimator, unit: str, length_unit: str) -> list[d
 
 
 def warnings_of(model: GraphEstimator, unit_of_data: str) -> list[str]:
-    """What a reader should know before trusting the page."""
+    """Caveats for the reader of the page."""
     found = []
     if not model._fit.converged:
         found.append("The search for the parameters stopped early; results may not be final.")
@@ -129,8 +129,7 @@ def warnings_of(model: GraphEstimator, unit_of_data: str) -> list[str]:
     blank = int((~model.informed_).sum())
     if blank:
         found.append(
-            f"No {unit_of_data} reach {blank:,} of the nodes: they are in parts of the graph without any and "
-            "show the prior."
+            f"{blank:,} of the nodes are in parts of the graph without {unit_of_data} and show only the prior."
         )
     return found
 

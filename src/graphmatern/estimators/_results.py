@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import torch
 from scipy.special import ndtr
-from sklearn.base import RegressorMixin
 
 from graphmatern._validation import FaultList, check_flag, check_whole, random_generator
 from graphmatern.design import of_posterior
@@ -42,16 +41,20 @@ __all__ = ["RegressionResults", "noise_of"]
 _STREAM_BYTES = 2**28  # of one block of samples
 
 
-class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
+class RegressionResults(GraphEstimator):
     """Predictions of a fitted regression, in the units of y."""
+
+    _estimator_type = "regressor"
 
     posterior_: Posterior | Mixture
     likelihood_: Likelihood
+    log_marginal_likelihood_: float
     noise_: float
     y_mean_: float
     y_scale_: float
     _data: TrainingData
     _covariates: Covariates
+    _effect_precision: Any
     _level: float
 
     def _seen(self) -> Posterior | Mixture:
@@ -94,8 +97,8 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         exposure : array_like or Series, shape () or (n_names,), optional
             Exposures of counts, by which rates are multiplied; 1 by default.
         covariates : DataFrame, mapping or array_like, optional
-            Where `fit` was given covariates of observations: their values, a row per name or one for all. By default
-            they are at the mean of those observed.
+            If `fit` was given covariates of observations: their values, one row per name or one for all. By default
+            the mean of those observed.
 
         Returns
         -------
@@ -135,7 +138,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         return_std: bool = False,
         observation: bool = False,
     ) -> Any:
-        """Predict at points that lie on edges, where the process is taken to be linear between the two ends.
+        """Predict at points on edges, along which the process is taken to be linear between the two ends.
 
         Parameters
         ----------
@@ -144,7 +147,8 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         edge : str
             Column with the id of the edge (see `Graph.edges`).
         distance, fraction : str, optional
-            Column with the distance from the edge's source, or with the share of the edge between the two; one of them.
+            Column with the distance from the edge's source, or with that distance as a share of the edge; one of the
+            two.
         return_std : bool
             Whether to return standard deviations as well.
         observation : bool
@@ -158,9 +162,9 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
 
         Notes
         -----
-        The standard deviation follows exactly from the joint distribution at the two ends. What the process may do in
-        between is not part of the model; where edges are long beside the correlation range, insert points before
-        fitting (`Graph.subdivide`), so that it is.
+        The standard deviation follows exactly from the joint distribution at the two ends. Variation in between is not
+        part of the model; if edges are long compared with the correlation range, insert points before fitting
+        (`Graph.subdivide`).
 
         Examples
         --------
@@ -193,8 +197,8 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         -------
         DataFrame
             Columns mean, std, lower, upper (of the process), observation_lower, observation_upper (of a new
-            observation) and informed (False where no data reach the node's component). Where the moments engine
-            estimates variances from probes, std_error is the standard error of std that these leave.
+            observation) and informed (False if the node's component has no data). If the moments engine estimates
+            variances from probes, std_error is the resulting standard error of std.
         """
         self._require_fit()
         places = np.arange(self.graph.n_nodes)
@@ -250,7 +254,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         *,
         batch_size: int | None = None,
     ) -> Iterator[Floats]:
-        """Draw functions from the posterior a few at a time, for more of them than memory holds.
+        """Draw functions from the posterior a few at a time, if memory does not hold all of them.
 
         Parameters
         ----------
@@ -301,7 +305,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
         Parameters
         ----------
         threshold : float or array_like, shape (n_names,)
-            In the units of y: a value, or a rate of counts; one for all nodes, or one for each.
+            In the units of y: a value, or the rate of counts; one for all nodes, or one for each.
         nodes : sequence of hashable, optional
             Node names; all nodes by default.
         observation : bool
@@ -336,7 +340,7 @@ class RegressionResults(RegressorMixin, GraphEstimator):  # type: ignore[misc]
     def joint_exceedance(
         self, threshold: float, nodes: Any = None, *, n_samples: int = 10_000, random_state: Any = None
     ) -> float:
-        """Probability that the process (of the first replicate) is above a threshold at all of some nodes at once.
+        """Probability that the process (of the first replicate) is above a threshold at all the given nodes together.
 
         Parameters
         ----------

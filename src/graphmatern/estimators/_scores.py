@@ -39,9 +39,9 @@ class RegressionScores(RegressionResults):
         DataFrame
             One row per observation, replicate by replicate: node, replicate, y, mean, std (of the observation given all
             others), log_density (of y; its exponential is the conditional predictive ordinate, CPO) and pit (the
-            probability of less than y: uniform where the model is calibrated). Without an observation the parameters
-            are known a little less well, which is accounted for where they were integrated over. Where the others
-            leave a coefficient of the mean undetermined, nothing can be predicted: mean is NaN and std infinite.
+            probability of a value below y: uniform if the model is calibrated). Without an observation the parameters
+            are known a little less well, which is accounted for if they were integrated over. If the other observations
+            do not determine a coefficient of the mean, nothing can be predicted: mean is NaN and std infinite.
         """
         self._require_fit()
         tables = {}
@@ -69,12 +69,12 @@ class RegressionScores(RegressionResults):
         return np.asarray(successes / trials)
 
     def information_criteria(self) -> dict[str, float]:
-        """Scores for comparing models of the same data, in the units of y: by leaving out, and WAIC.
+        """Scores for comparing models of the same data, in the units of y: leave-one-out, WAIC and DIC.
 
         Returns
         -------
         dict
-            ``elpd_loo`` is the sum of the log densities of `loo` (the larger the better), ``looic`` −2 times that;
+            ``elpd_loo`` is the sum of the log densities of `loo` (larger is better), ``looic`` is −2 times that;
             ``elpd_waic``, ``p_waic`` (the effective number of parameters) and ``waic`` are those of Watanabe (2010);
             ``dic`` and ``p_dic`` those of Spiegelhalter et al. (2002), with the latent process at its mean.
 
@@ -127,7 +127,7 @@ class RegressionScores(RegressionResults):
         exposure: Any = None,
         covariates: Any = None,
     ) -> float:
-        """R² of predictions; NaN in ``y`` is passed over.
+        """R² of predictions; NaN in ``y`` is ignored.
 
         Parameters
         ----------
@@ -138,9 +138,9 @@ class RegressionScores(RegressionResults):
         sample_weight : None
             Not supported.
         exposure : array_like, shape (n,), optional
-            Exposures of counts; needed where the model was fitted with some.
+            Exposures of counts; needed if the model was fitted with exposures.
         covariates : DataFrame or array_like, shape (n, n_covariates), optional
-            Covariates of observations; needed where the model was fitted with some.
+            Covariates of observations; needed if the model was fitted with such.
         """
         self._require_fit()
         if sample_weight is not None:
@@ -162,7 +162,7 @@ class RegressionScores(RegressionResults):
             rule = f"must have as many columns as there are replicates, {self._data.y.shape[1]}"
             faults.add("y", rule, str(held_back.y.shape[1]), "NaN where there is nothing to compare with.")
         if self._data.exposure is not None and exposure is None:
-            rule = "must be given where the model was fitted with exposures"
+            rule = "must be given if the model was fitted with exposures"
             faults.add("exposure", rule, "none", "Counts are rates times exposures; pass those of these counts.")
         if held_back.covariate_names != (self._covariates.own_names or None):
             rule = f"must be those of `fit`: {', '.join(self._covariates.own_names) or 'none'}"
@@ -183,11 +183,11 @@ class RegressionScores(RegressionResults):
         nodes : sequence of hashable, Series or DataFrame
             Node names; or true values indexed by node name.
         y : array_like, shape (n,) or (n, n_replicates), optional
-            True values; NaN is passed over.
+            True values; NaN is ignored.
         exposure : array_like, shape (n,), optional
-            Exposures of counts; needed where the model was fitted with some.
+            Exposures of counts; needed if the model was fitted with exposures.
         covariates : DataFrame or array_like, shape (n, n_covariates), optional
-            Covariates of observations; needed where the model was fitted with some.
+            Covariates of observations; needed if the model was fitted with such.
 
         Returns
         -------

@@ -87,8 +87,8 @@ def _from_objects(items: list[Any], argument: str, faults: FaultList) -> pd.Inde
     zones = np.array([_zone(item) for item in items])
     if len(set(zones)) > 1:
         received = ", ".join(f"{zone} in row {int(np.argmax(zones == zone))}" for zone in dict.fromkeys(zones))
-        remedy = "Convert the column with pd.to_datetime(column, utc=True), which takes times without a zone for UTC."
-        faults.add(argument, "must all be in one time zone, or all without", received, remedy)
+        remedy = "Convert the column with pd.to_datetime(column, utc=True), which treats times without a zone as UTC."
+        faults.add(argument, "must all have the same time zone, or none", received, remedy)
         return None
     has_zone = bool(len(zones)) and zones[0] != "no zone"
     if items and isinstance(items[0], str):
@@ -134,14 +134,14 @@ def _offset(text: str) -> dt.timezone:
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """How times become numbers.
+    """Conversion of times to numbers.
 
     Attributes
     ----------
     origin : Timestamp, optional
-        The date that is 0; None where times are numbers, which stay as they are.
+        The date that becomes 0; None if times are numbers, which are used as they are.
     unit : str
-        What 1 is, where times are dates.
+        The unit, if times are dates.
     """
 
     origin: pd.Timestamp | None

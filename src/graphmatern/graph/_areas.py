@@ -44,7 +44,7 @@ def read_areas(areas: Any, names: NodeNames, column: str | None = None) -> list[
             areas = areas.set_index(column)
         given = getattr(areas, "geometry", areas)
     if not hasattr(given, "items"):
-        remedy = "Such as a GeoDataFrame whose index has the node names."
+        remedy = "Give a GeoDataFrame whose index has the node names."
         raise faults.raise_now("areas", "must be outlines by node name", type(areas).__name__, remedy)
     found: list[Rings] = [[] for _ in range(len(names))]
     unknown, wrong = [], []
@@ -61,7 +61,7 @@ def read_areas(areas: Any, names: NodeNames, column: str | None = None) -> list[
         except (TypeError, ValueError, KeyError) as error:
             wrong.append(f"{name}: {str(error)[:60]}")
     if unknown:
-        faults.add("areas", "must be named as the nodes are", abbreviate(unknown), "Set the index to the node names.")
+        faults.add("areas", "must have the names of nodes", abbreviate(unknown), "Set the index to the node names.")
     if wrong:
         faults.add("areas", "must be polygons", abbreviate(wrong), "Correct or remove these.")
     if not any(found) and not len(faults):
@@ -101,7 +101,7 @@ def _named_features(path: Any, names: NodeNames, column: str | None, faults: Fau
     chosen = column if column is not None else max(counts, key=lambda key: counts[key], default=None)
     if chosen is None or not counts[chosen]:
         received = f"properties {abbreviate(sorted({str(key) for row in rows for key in row}))}"
-        remedy = "Say which: `name`, or --area-name."
+        remedy = "Name it with `name`, or --area-name."
         raise faults.raise_now("areas", "must have a property with node names", received, remedy)
     pairs = zip(rows, geometries, strict=True)
     return {nodes[str(row[chosen])]: shape for row, shape in pairs if str(row.get(chosen)) in nodes}

@@ -52,7 +52,7 @@ def edge_lines(rows: EdgeRows, positions: Floats | None) -> list[Floats]:
 
 
 def attach(graph: _G, points: Any, *, x: str | None, y: str | None, limit: float | None) -> tuple[_G, pd.DataFrame]:
-    """A graph with the points on its nearest edges, and what became of them; see `Graph.attach`."""
+    """A graph with the points on its nearest edges, and a report of where they went; see `Graph.attach`."""
     names, places = _read_points(points, x, y)
     lines = graph.edge_lines()
     edge, share, moved, spot = _nearest_on_edges(lines, places)
@@ -81,7 +81,7 @@ def _read_points(points: Any, x: str | None, y: str | None) -> tuple[pd.Index[An
     """Names and coordinates of points, from a table or a GeoDataFrame."""
     faults = FaultList("the points were not attached", TableError)
     if not isinstance(points, pd.DataFrame | pd.Series):
-        remedy = "Such as a table with longitude and latitude, or a GeoDataFrame of points."
+        remedy = "Give a table with longitude and latitude, or a GeoDataFrame of points."
         raise faults.raise_now("points", "must be a table of points", type(points).__name__, remedy)
     if x is None and y is None and hasattr(points, "geom_type"):
         kinds = set(points.geom_type)

@@ -33,7 +33,7 @@ def parts_from_polygons(areas: Any, *, contiguity: str, tolerance: float, nodes:
     faults = FaultList("no graph was made", GraphError)
     note_choice("contiguity", contiguity, ("queen", "rook"), faults)
     if not (isinstance(tolerance, int | float | np.number) and np.isfinite(tolerance) and tolerance >= 0.0):
-        rule, remedy = "must be a distance of at least 0", "0 joins areas that touch; gaps need the width of a gap."
+        rule, remedy = "must be a distance of at least 0", "0 joins areas that touch; to bridge gaps, give their width."
         faults.add("tolerance", rule, repr(tolerance), remedy)
     given, shapes = _named(areas, nodes, faults)
     remedy = "Name each area once; areas in several pieces are MultiPolygons (GeoDataFrame.dissolve)."
@@ -89,7 +89,7 @@ def _named(areas: Any, nodes: Any, faults: FaultList) -> tuple[Any, list[Any]]:
         return [name for name, _ in pairs] if nodes is None else nodes, [shape for _, shape in pairs]
     if isinstance(areas, list | tuple | np.ndarray):
         return nodes, list(areas)
-    remedy = "Such as a GeoDataFrame, the path of a GeoJSON file, or a list of shapely polygons."
+    remedy = "Give a GeoDataFrame, the path of a GeoJSON file, or a list of shapely polygons."
     raise faults.raise_now("areas", "must be polygons", type(areas).__name__, remedy)
 
 
@@ -118,7 +118,7 @@ def _links(links: Any, names: NodeNames | None, faults: FaultList) -> Longs:
     """Pairs of positions of areas that are joined in any case; shape (n_links, 2)."""
     pairs = [] if links is None else list(links)
     if any(isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2 for pair in pairs):
-        faults.add("links", "must be pairs of names", abbreviate(pairs), "Such as [('orkney', 'caithness')].")
+        faults.add("links", "must be pairs of names", abbreviate(pairs), "For instance [('orkney', 'caithness')].")
         return np.zeros((0, 2), np.int64)
     if names is None or not pairs:
         return np.zeros((0, 2), np.int64)

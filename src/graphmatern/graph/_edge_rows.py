@@ -31,7 +31,7 @@ def warn_of_loops(count: int) -> None:
     """Warn that so many self-loops were dropped, if any were."""
     if count:
         warn(
-            f"{count} self-loop{'s' if count > 1 else ''} dropped: they do not change a Laplacian",
+            f"{count} self-loop{'s' if count > 1 else ''} dropped: self-loops do not change a Laplacian",
             EdgeWarning,
         )
 

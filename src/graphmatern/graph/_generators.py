@@ -1,4 +1,4 @@
-"""Graphs made up for demonstrations, tests and benchmarks."""
+"""Generated graphs for demonstrations, tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _BLOCK = 100.0  # metres: side of the square that a junction of a city has on av
 def make_roads(n: int, seed: int = 0, *, keep: float = 0.7, spacing: float = 100.0) -> Graph:
     """Make a planar graph that looks like a road network.
 
-    Random points are joined where the circle on their connection as diameter holds no third point (the
-    Gabriel graph), some of these roads are left out at random, and the largest component is kept.
+    Two random points are joined if the circle whose diameter is the line between them contains no third point
+    (the Gabriel graph), some of these roads are removed at random, and the largest component is kept.
 
     Parameters
     ----------
@@ -31,9 +31,9 @@ def make_roads(n: int, seed: int = 0, *, keep: float = 0.7, spacing: float = 100
     seed : int
         Seed of the random numbers.
     keep : float
-        Share of the roads that is kept.
+        Share of the roads to keep.
     spacing : float
-        Side of the square that each point has on average, in the unit of positions and lengths (metres, say).
+        Side of the average square per point, in the unit of positions and lengths (for instance metres).
 
     Returns
     -------
@@ -51,7 +51,7 @@ def make_roads(n: int, seed: int = 0, *, keep: float = 0.7, spacing: float = 100
     check_whole("seed", seed, faults, minimum=0, remedy="Choose another seed.")
     check_positive("keep", keep, faults, remedy="Choose a share of at most 1.")
     if not len(faults) and keep > 1.0:
-        faults.add("keep", "must be at most 1", repr(keep), "Choose such a share.")
+        faults.add("keep", "must be at most 1", repr(keep), "Choose a share from 0 to 1.")
     check_positive("spacing", spacing, faults, remedy="Choose such a length.")
     faults.raise_if_any()
     rng = np.random.default_rng(seed)
@@ -64,21 +64,21 @@ def make_roads(n: int, seed: int = 0, *, keep: float = 0.7, spacing: float = 100
 
 
 def make_city(n: int, seed: int = 0, *, bridges: int = 2, motorway_speed: float = 4.0) -> Graph:
-    """Make the streets of a city whose map misleads: two rivers with few bridges, and two motorways.
+    """Make the streets of a city whose map is misleading: two rivers with few bridges, and two motorways.
 
     Streets are those of `make_roads`. Two rivers cross the city, each with a few bridges; two motorways join junctions
-    eight blocks apart. Neighbours on the map may thus be far apart on the road, and the reverse.
+    eight blocks apart. Neighbours on the map may thus be far apart by road, and vice versa.
 
     Parameters
     ----------
     n : int
-        Number of junctions drawn, at least 100; some 90 % of them stay, the others would lie in a river or are cut off.
+        Number of junctions drawn, at least 100; about 90 % of them are kept, the others lie in a river or are cut off.
     seed : int
         Seed of the random numbers.
     bridges : int
-        Bridges over each river, those of motorways not counted.
+        Bridges over each river, not counting those of motorways.
     motorway_speed : float
-        Speed on a motorway relative to that on streets. Its length is that of a street which takes as long.
+        Speed on a motorway relative to streets. Its length is that of a street that takes as long.
 
     Returns
     -------

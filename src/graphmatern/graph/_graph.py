@@ -1,4 +1,4 @@
-"""The graph: nodes with names, weighted undirected edges, and what follows from them."""
+"""The graph: named nodes, weighted undirected edges, and what follows from them."""
 
 from __future__ import annotations
 
@@ -50,9 +50,8 @@ ParallelRule = Literal["sum", "mean_length", "first", "error"]
 class Graph:
     """A weighted undirected graph with named nodes. Immutable.
 
-    Make one with `from_edges`, `from_adjacency`, `from_networkx`, `from_points`, `from_polygons`,
-    `from_mesh` or `from_pyg`.
-    Graphs compare by content; copies, deep ones too, share everything.
+    Make one with `from_edges`, `from_adjacency`, `from_networkx`, `from_points`, `from_polygons`, `from_mesh` or
+    `from_pyg`. Graphs are compared by content; copies, even deep ones, share all data.
 
     Examples
     --------
@@ -105,11 +104,11 @@ class Graph:
         Parameters
         ----------
         edges : DataFrame, path, array_like of shape (n_rows, 2), or sequence of pairs
-            A path leads to a CSV, TSV, Parquet or Excel file.
+            The edges; a path must be that of a CSV, TSV, Parquet or Excel file.
         source, target : hashable, optional
             Columns of node names; by default those called "source" and "target" (or "from" and "to", "u" and "v",
-            "node1" and "node2"), else the only two that have no other use. Cells of CSV files are text, unless all
-            names are whole numbers.
+            "node1" and "node2"), otherwise the only two that have no other use. Names in CSV files are text, unless
+            all of them are whole numbers.
         weight : str or array_like, shape (n_rows,), optional
             Column of weights, or the weights: finite, at least 0 (0 means no edge). Without weights and
             lengths every edge has weight 1, and repeated pairs count once.
@@ -128,9 +127,9 @@ class Graph:
         masses : Series, mapping or array_like of shape (n_nodes,), optional
             Positive node masses, 1 by default.
         parallel : {"sum", "mean_length", "first", "error"}
-            What becomes of several rows that join the same two nodes (in either direction), where there
-            are weights or lengths: weights are added; lengths are averaged (the paper's rule); the first
-            row is kept; or an exception is raised. All but the last come with a warning.
+            What to do with several rows that join the same two nodes (in either direction), if there are
+            weights or lengths: add the weights; average the lengths (the paper's rule); keep the first row;
+            or raise an exception. All but the last issue a warning.
 
         Returns
         -------
@@ -210,15 +209,15 @@ class Graph:
         graph : networkx.Graph or networkx.MultiGraph
             Directed graphs are refused: call their ``to_undirected()`` first, or `interop.from_osmnx` for streets.
         weight : str, optional
-            Edge attribute with the weight. Where no edge has the default one, or with None, all weights are 1.
+            Edge attribute with the weight. If no edge has the default one, or with None, all weights are 1.
         length : str, optional
-            Edge attribute with the length, from which the weights follow. Lengths called "length" beside weights are
-            kept with the edges; those without weights are warned of, since they are not used unless named here.
+            Edge attribute with the length, from which the weights follow. Lengths called "length" next to weights are
+            kept with the edges; without weights they cause a warning, since they are not used unless named here.
         geometry : str, optional
-            Edge attribute with the polyline, where an edge has it.
+            Edge attribute with the polyline, for edges that have it.
         position : str or tuple of str, optional
-            Node attribute(s) with the coordinates; by default "pos", or "x" and "y", where every node
-            has them.
+            Node attribute(s) with the coordinates; by default "pos", or "x" and "y", if every node has
+            them.
         masses, parallel
             As in `from_edges`.
 
@@ -256,7 +255,7 @@ class Graph:
     ) -> Self:
         """Make the graph of k nearest neighbours of points in Euclidean space.
 
-        Two points are joined where either is among the other's nearest neighbours.
+        Two points are joined if either is among the other's nearest neighbours.
 
         Parameters
         ----------
@@ -298,7 +297,7 @@ class Graph:
         nodes: Any = None,
         links: Any = None,
     ) -> Self:
-        """Make the graph of areas, such as districts, that border on each other.
+        """Make the graph of neighbouring areas, such as districts, from their outlines.
 
         Parameters
         ----------
@@ -306,15 +305,15 @@ class Graph:
             Polygons: a GeoDataFrame or GeoSeries, whose index names the areas; the path of a GeoJSON file; a mapping
             from names, or a sequence, of shapely polygons, GeoJSON geometries, WKT or coordinates.
         contiguity : {"queen", "rook"}
-            Whether areas that share a single point are neighbours, or only those that share a line.
+            Whether areas are neighbours if they share a single point, or only if they share a line.
         tolerance : float
-            Width of gaps to be bridged, in the unit of the coordinates, where outlines were drawn one by one. A common
-            line must then be ten times as long.
+            Width of gaps to be bridged, in the unit of the coordinates, if outlines were drawn one by one. A common
+            line must then be at least ten times as long.
         nodes : str or sequence of hashable, optional
             Column of the GeoDataFrame, or property of the file, with the names; or the names. By default a property of
-            the file that tells its areas apart, such as "name" or "id"; 0, 1, ... for a sequence.
+            the file that distinguishes its areas, such as "name" or "id"; 0, 1, ... for a sequence.
         links : sequence of pairs, optional
-            Names of areas that are neighbours in any case, such as those that a ferry joins.
+            Names of areas that are neighbours in any case, for instance because a ferry joins them.
 
         Returns
         -------
@@ -353,9 +352,9 @@ class Graph:
         triangles : array_like of int, shape (n_triangles, 3)
             Rows of `vertices` at the corners of each triangle.
         obtuse : {"error", "flip", "clip"}
-            What to do where obtuse triangles make a weight negative: raise; flip edges until the mesh is
-            intrinsically Delaunay (the surface stays as it is); or flip, and drop the edges on the boundary that
-            are negative still, with a warning.
+            What to do if obtuse triangles make a weight negative: raise; flip edges until the mesh is
+            intrinsically Delaunay (the surface stays the same); or flip, and drop the edges on the boundary
+            that are still negative, with a warning.
 
         Returns
         -------
@@ -379,7 +378,7 @@ class Graph:
         data : torch_geometric.data.Data
             An undirected graph: every edge in both directions with equal weights, or in one direction only.
         weight : str, optional
-            Attribute with the edge weights; by default ``edge_weight`` where present, else all weights are 1.
+            Attribute with the edge weights; by default ``edge_weight`` if present, otherwise all weights are 1.
         nodes : sequence of hashable, optional
             Node names; 0, 1, ... by default.
 
@@ -418,7 +417,7 @@ class Graph:
 
     @property
     def positions(self) -> NDArray[np.float64] | None:
-        """Coordinates of the nodes, where known; shape (n_nodes, n_dimensions)."""
+        """Coordinates of the nodes, if known; shape (n_nodes, n_dimensions)."""
         return self._parts.positions
 
     @property
@@ -428,9 +427,9 @@ class Graph:
 
     @property
     def areas(self) -> list[list[NDArray[np.float64]]] | None:
-        """Outlines of the area of every node, where nodes are areas, for maps: arrays of shape (n_points, 2).
+        """Outlines of the area of every node, if nodes are areas, for maps: arrays of shape (n_points, 2).
 
-        Outer ones are counter-clockwise, holes clockwise; a node without an area has none.
+        Outer rings are counter-clockwise, holes clockwise; a node without an area has none.
         """
         return self._parts.areas
 
@@ -455,7 +454,7 @@ class Graph:
     def edges(self) -> pd.DataFrame:
         """The edges as given, parallel ones included, in a fresh table.
 
-        Columns: id, source, target, weight (of the row by itself) and, where known, length and geometry
+        Columns: id, source, target, weight (of this row alone) and, if known, length and geometry
         (polylines of shape (n_points, 2)).
         """
         return self._rows.table(self.nodes)
@@ -466,7 +465,7 @@ class Graph:
         Raises
         ------
         GraphError
-            Where neither geometry nor positions are known.
+            If neither geometry nor positions are known.
 
         Examples
         --------
@@ -490,12 +489,12 @@ class Graph:
         return self._parts.names
 
     def locate(self, nodes: Any = None) -> NDArray[np.int64]:
-        """Positions of nodes, by name, in node order; all nodes where None. Shape (n_names,).
+        """Positions of nodes in the node order, by name; of all nodes if None. Shape (n_names,).
 
         Raises
         ------
         UnknownNodeError
-            Naming every name that is not a node.
+            Listing every name that is not a node.
 
         Examples
         --------
@@ -536,12 +535,12 @@ class Graph:
         return value
 
     def laplacian(self, normalized: bool = False) -> sp.csr_array:
-        """Laplacian Δ = A^(−1/2) (D − W) A^(−1/2), or D^(−1/2) (D − W) D^(−1/2) where ``normalized``.
+        """Laplacian Δ = A^(−1/2) (D − W) A^(−1/2), or D^(−1/2) (D − W) D^(−1/2) if ``normalized``.
 
         Returns
         -------
         csr_array, shape (n_nodes, n_nodes)
-            Exactly symmetric; the row of an isolated node is zero. Yours to change.
+            Exactly symmetric; the row of an isolated node is zero. A fresh copy, which may be changed.
         """
         return laplacian_matrix(self.weights, self.masses, normalized=check_flag("normalized", normalized, GraphError))
 
@@ -564,14 +563,14 @@ class Graph:
         Each connected component is decomposed separately, and its null vector is exact: there are as many
         eigenvalues equal to 0 as there are components. Others are accurate to about 1e-15 times the largest
         eigenvalue; if weights span many orders of magnitude, small ones have few correct digits. Components of at most
-        1,500 nodes, and larger ones of which more than a quarter of the eigenpairs is wanted, are decomposed densely;
+        1,500 nodes, and larger ones if more than a quarter of their eigenpairs is wanted, are decomposed densely;
         others by block Krylov spaces of the factorised Laplacian or of a polynomial of it, whichever is predicted to be
         faster (`spectrum_cost`). `Spectrum.residuals` measures the errors.
         """
         return _kept_spectra.spectrum_of(self, n_eigenpairs, normalized)
 
     def spectrum_cost(self, n_eigenpairs: int | None = None, normalized: bool = False) -> tuple[float, int]:
-        """Seconds and bytes that `spectrum` is predicted to take; none where it is known already.
+        """Seconds and bytes that `spectrum` is predicted to take; zero if it is already known.
 
         Parameters
         ----------
@@ -590,7 +589,7 @@ class Graph:
         return _kept_spectra.cost_of_spectrum(self, n_eigenpairs, normalized)
 
     def keep_spectrum(self, spectrum: Spectrum) -> None:
-        """Use eigenpairs that were computed earlier, wherever they are enough."""
+        """Use eigenpairs that were computed earlier, whenever they suffice."""
         _kept_spectra.keep_spectrum(self, spectrum)
 
     @property
@@ -620,7 +619,7 @@ class Graph:
         Returns
         -------
         ndarray, shape (n_sources, n_nodes)
-            In the unit of the edges' lengths; numbers of edges where lengths are unknown.
+            In the unit of the edges' lengths; numbers of edges if lengths are unknown.
         """
         return path_lengths(self.weights, self._rows, self.locate(sources))
 
@@ -639,26 +638,26 @@ class Graph:
         if len(kept) == 0 or repeated.any():
             faults = FaultList("no graph was made", GraphError)
             names = abbreviate(self.nodes[kept[repeated]]) if len(kept) else "none"
-            raise faults.raise_now("nodes", "must be at least one name, none twice", names, "Change the list.")
+            raise faults.raise_now("nodes", "must be at least one name, without repetitions", names, "Change the list.")
         return self._from_parts(self._parts.take(kept))
 
     def with_areas(self, areas: Any, name: str | None = None) -> Self:
-        """Return the graph with the outlines of its nodes, where these are areas: maps and pages then draw them.
+        """Return the graph with outlines of its nodes, if these are areas; maps and pages then draw them.
 
         Parameters
         ----------
         areas : GeoDataFrame, GeoSeries, Series, mapping or path
             By node name: shapely polygons, GeoJSON geometries, WKT, or coordinates of shape (n_points, 2). Nodes that
-            are absent have no area; names that are not nodes are refused. Or the path of a GeoJSON file, of which areas
+            are absent have no area; names that are not nodes are refused. Or the path of a GeoJSON file; areas in it
             that are not nodes are left out.
         name : str, optional
             Column of a GeoDataFrame with the node names, instead of its index; or property of a file, by default the
-            one in which most nodes are found.
+            one that names the most nodes.
 
         Returns
         -------
         Graph
-            Positions are the centres of the areas where there were none and every node has an area.
+            If it had no positions and every node has an area, positions are the centres of the areas.
 
         Examples
         --------
@@ -675,7 +674,7 @@ class Graph:
         return self._from_parts(replace(self._parts, positions=positions, areas=found))
 
     def largest_component(self) -> Self:
-        """Keep the connected component with most nodes (the first of equals), in node order."""
+        """Keep the connected component with the most nodes (the first of equals), in node order."""
         sizes = np.bincount(self.components)
         return self._from_parts(self._parts.take(np.flatnonzero(self.components == sizes.argmax())))
 
@@ -685,12 +684,12 @@ class Graph:
         Parameters
         ----------
         rounds : int, optional
-            How often; until none is left by default.
+            How often; by default until none is left.
 
         Returns
         -------
         Graph
-            A tree shrinks to its centre, never to nothing.
+            A tree shrinks to its centre; the graph never becomes empty.
 
         Examples
         --------
@@ -733,14 +732,14 @@ class Graph:
         -------
         Graph
             The old nodes, then the new ones. An edge is cut before parallel edges are merged, and weights
-            follow from the pieces: mean length over length where weights came from lengths, else in inverse
-            proportion to the piece's share (resistances in series). The mean is that of the new, shorter edges:
-            a kernel's lengthscale counts in them, so the same number reaches less far than before.
+            follow from the pieces: mean length over length if weights came from lengths, otherwise inversely
+            proportional to the piece's share (resistances in series). The mean is that of the new, shorter
+            edges; a kernel's lengthscale is in units of these, so the same number reaches less far than before.
 
         Raises
         ------
         TableError
-            Listing every point that names no edge, lies at or beyond an end of its edge, on top of
+            Listing every point that names no edge, lies at or beyond an end of its edge or on top of
             another point, or has the name of an existing node.
 
         Examples
@@ -776,22 +775,22 @@ class Graph:
         x, y : str, optional
             Columns of coordinates; found by their names, such as "longitude" and "latitude", or from the geometry.
         limit : float, optional
-            How far a point may lie from its edge: metres where coordinates are degrees, else in their unit. By default
-            half of a mean edge.
+            How far a point may lie from its edge: metres if coordinates are degrees, otherwise in their unit. By
+            default half of a mean edge.
 
         Returns
         -------
         graph : Graph
-            With the points as nodes. One that falls on an end of its edge is the node there, and points on the same
-            spot share a node.
+            With the points as nodes. A point at an end of its edge becomes the node there, and points at the same
+            place share a node.
         report : DataFrame
-            What became of each point: ``node`` (its name in the graph), ``edge``, ``fraction`` of the edge before it,
-            ``moved`` (how far it was moved), and where to: ``x``, ``y``.
+            For each point: ``node`` (its name in the graph), ``edge``, ``fraction`` of the edge before it, ``moved``
+            (how far it was moved), and ``x``, ``y`` (where to).
 
         Raises
         ------
         TableError
-            Naming the points that lie too far from any edge.
+            Listing the points that are too far from any edge.
 
         Examples
         --------
@@ -818,7 +817,8 @@ class Graph:
         edge : str
             Column with the id of the edge (see `edges`).
         distance, fraction : str, optional
-            Column with the distance from the edge's source, or with the share of the edge between the two; one of them.
+            Column with the distance from the edge's source, or with that distance as a share of the edge; one of
+            the two.
 
         Returns
         -------
@@ -837,7 +837,7 @@ class Graph:
         return _subdivide.places_on_edges(self._rows, points, edge=edge, distance=distance, fraction=fraction)
 
     def to_networkx(self, attributes: pd.DataFrame | None = None) -> nx.Graph[Any]:
-        """Return the graph as a networkx Graph, or a MultiGraph where there are parallel edges.
+        """Return the graph as a networkx Graph, or as a MultiGraph if it has parallel edges.
 
         Parameters
         ----------
@@ -847,7 +847,7 @@ class Graph:
         Returns
         -------
         networkx.Graph or networkx.MultiGraph
-            Edges carry weight and, where known, id, length and geometry; nodes their ``pos``.
+            Edges have a weight and, if known, id, length and geometry; nodes have ``pos``.
 
         Examples
         --------

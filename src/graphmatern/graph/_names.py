@@ -11,7 +11,7 @@ from graphmatern._validation import FaultList, abbreviate, name_rows, warn
 from graphmatern.errors import GraphMaternWarning, UnknownNodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -99,7 +99,7 @@ def warn_of_lookalikes(names: pd.Index[Any]) -> None:
     twins = text.duplicated(keep=False).to_numpy()
     if twins.any():
         warn(
-            f"nodes with different names that read the same: {abbreviate(names[twins])}. "
+            f"different node names that look the same: {abbreviate(names[twins])}. "
             "Give each node one spelling and one type",
             GraphMaternWarning,
         )
@@ -140,7 +140,7 @@ class NodeNames:
         ours = self.index
         if index.inferred_type == "boolean" and ours.inferred_type in ("integer", "floating"):
             # True equals 1: a mask would be looked up as the names 0 and 1.
-            raise TypeError("booleans, where names are numbers (of a mask, pass `graph.nodes[mask]`)")
+            raise TypeError("booleans, but names are numbers (for a mask, pass `graph.nodes[mask]`)")
         if ours.dtype.kind != index.dtype.kind:
             # Numbers of different kinds would be compared as floats, in which 2**62 and 2**62 + 1 are equal.
             ours, index = ours.astype(object), index.astype(object)
@@ -210,16 +210,19 @@ class NodeNames:
         """Note names that are not nodes, with a hint where only the type of a name is wrong."""
         different = list(dict.fromkeys(unknown))
         shown = self.index[:3] if len(self) > 5 else self.index
-        remedy = f"The graph's {len(self)} nodes are named {abbreviate(shown, len(self))}."
+        remedy = f"The graph's {len(self)} nodes are named {abbreviate(shown, len(self))}.{self.hint(different)}"
+        faults.add(argument, "must be names of nodes of the graph", abbreviate(different), remedy)
+
+    def hint(self, different: Sequence[Any]) -> str:
+        """What may be wrong with names that are not nodes, as a sentence after a space; empty if there is no guess."""
         spelled = {str(name): name for name in self.index[:100_000]}
         twin = next((spelled[str(name)] for name in different if str(name) in spelled), None)
         if twin is not None:
-            remedy += f" Names are compared with their type: write {twin!r}, a {type(twin).__name__}."
-        elif _lost_zeros(different[:3], spelled):
-            remedy += " Leading zeros were lost: read the column as text, such as pd.read_csv(..., dtype=str)."
-        elif near := _nearest_spellings(different[:3], list(spelled)):
-            remedy += f" Did you mean {abbreviate(near)}?"
-        faults.add(argument, "must be names of nodes of the graph", abbreviate(different), remedy)
+            return f" Names are compared with their type: write {twin!r}, a {type(twin).__name__}."
+        if _lost_zeros(different[:3], spelled):
+            return " Leading zeros were lost: keep the column as text (in pandas, read it with dtype=str)."
+        near = _nearest_spellings(different[:3], list(spelled))
+        return f" Did you mean {abbreviate(near)}?" if near else ""
 
     def equals(self, other: NodeNames) -> bool:
         """Whether both have the same names in the same order."""

@@ -14,13 +14,22 @@ from graphmatern.likelihoods import Binomial, Counts, MultinomialProbit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from graphmatern.inference.cavities import Cavities
     from graphmatern.inference.posterior import Posterior
     from graphmatern.likelihoods import Categorical, Numeric
 
     Floats = NDArray[np.float64]
     Longs = NDArray[np.int64]
 
-__all__ = ["LeftOut", "Pointwise", "class_codes", "left_out", "left_out_classes", "pointwise"]
+__all__ = [
+    "LeftOut",
+    "Pointwise",
+    "class_codes",
+    "classes_beside_labels",
+    "left_out",
+    "left_out_classes",
+    "pointwise",
+]
 
 _LOG_TWO_PI = float(np.log(2.0 * np.pi))
 
@@ -99,10 +108,7 @@ def left_out_classes(posterior: Posterior) -> Floats:
     """Class probabilities of labelled nodes given all other labels, NaN where these say nothing; (n, n_classes)."""
     likelihood: Categorical = posterior.likelihood  # type: ignore[assignment]
     if isinstance(likelihood, MultinomialProbit) and posterior.coupled:
-        nodes, parts = posterior.parts[0].group.nodes, posterior.parts
-        d = np.stack([part.precision for part in parts], axis=1)
-        t = np.hstack([part.potentials for part in parts])
-        found = class_cavities(posterior.latent_mean(nodes).T, posterior.class_covariance(nodes), d, t)
+        found = _label_cavities(posterior, np.arange(len(posterior.class_codes)))
         return likelihood.joint_probabilities(found.mean, found.covariance)
     pairs = [(mean[:, 0], variance) for _, mean, variance in posterior.leave_one_out()]
     means, variances = (np.stack(values) for values in zip(*pairs, strict=True))
@@ -113,6 +119,32 @@ def left_out_classes(posterior: Posterior) -> Floats:
         share = likelihood.probabilities(*columns).numpy().T
     every[known] = share / share.sum(axis=1, keepdims=True)
     return every
+
+
+def classes_beside_labels(posterior: Posterior, rows: Longs) -> Floats:
+    """Class probabilities of new observations at labelled nodes; shape (k, n_classes).
+
+    The label itself makes the distribution there far from normal, so it is not its site that is taken.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of coupled classes.
+    rows : ndarray of int64, shape (k,)
+        Positions of labels.
+    """
+    likelihood: MultinomialProbit = posterior.likelihood  # type: ignore[assignment]
+    found = _label_cavities(posterior, rows)
+    return likelihood.probabilities_beside(posterior.class_codes[rows], found.mean, found.covariance)
+
+
+def _label_cavities(posterior: Posterior, rows: Longs) -> Cavities:
+    """What all other labels say of the coupled processes at some labels."""
+    parts = posterior.parts
+    nodes = parts[0].group.nodes[rows]
+    d = np.stack([part.precision[rows] for part in parts], axis=1)
+    t = np.hstack([part.potentials[rows] for part in parts])
+    return class_cavities(posterior.latent_mean(nodes).T, posterior.class_covariance(nodes), d, t)
 
 
 def pointwise(posterior: Posterior) -> Pointwise:

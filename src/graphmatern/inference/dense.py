@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_STRONG = 1e5  # a site times the prior variance: beyond it, subtraction costs too many digits
+STRONG_SITE = 1e5  # a site times the prior variance: beyond it, subtraction costs too many digits
 
-__all__ = ["CovarianceConditioned", "cholesky_or_raise", "precision_of_features", "root_of"]
+__all__ = ["STRONG_SITE", "CovarianceConditioned", "cholesky_or_raise", "precision_of_features", "root_of"]
 
 
 def cholesky_or_raise(matrix: Floats) -> Floats:
@@ -78,7 +78,7 @@ class CovarianceConditioned(Conditioned):
         self._added: Floats | None = None  # W
         self._log_determinant = 0.0
         strongest = float((precision * np.diag(covariance)).max(initial=0.0))
-        if strongest < _STRONG:
+        if strongest < STRONG_SITE:
             self._condition_covariance(covariance)
         else:
             self._covariance = None

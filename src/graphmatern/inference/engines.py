@@ -1,4 +1,4 @@
-"""The engines there are, what each would take, and which of them suits a problem."""
+"""The list of engines, what each would cost, and which of them suits a problem."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ __all__ = [
     "register_engine",
 ]
 
-#: An engine more is a line more here, and a rule in `choose_engine` if it is to be chosen by itself.
+#: A new engine is a line here, and a rule in `choose_engine` if it is to be chosen automatically.
 ENGINES: dict[str, type[Engine]] = {
     engine.name: engine
     for engine in (SpectralEngine, MarkovEngine, MomentsEngine, InducingEngine, EigenvectorEngine, FeatureEngine)
@@ -83,7 +83,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class EngineCost:
-    """What a fit through one engine is predicted to take.
+    """Predicted cost of a fit with one engine.
 
     Attributes
     ----------
@@ -92,9 +92,9 @@ class EngineCost:
     method : str
         What it computes with.
     seconds, memory : float
-        About; memory in bytes. Infinite where that is out of the question.
+        Approximate; memory in bytes. Infinite if out of the question.
     at_least : bool
-        Whether these are lower bounds, beyond what is sensible already.
+        Whether these are lower bounds, already beyond what is sensible.
     """
 
     engine: str
@@ -110,17 +110,17 @@ class EngineCost:
         return f"{self.engine} ({self.method}) {bound}{duration(self.seconds)}, {format_bytes(self.memory)}"
 
     def fits(self, max_seconds: float) -> bool:
-        """Whether it keeps within a limit, and within the memory that is free."""
+        """Whether it keeps within a time limit and the free memory."""
         return not self.at_least and self.seconds <= max_seconds and self.memory <= available_memory()
 
 
 def register_engine(engine: type[Engine]) -> None:
-    """Let estimators use an engine of one's own by its name."""
+    """Make an engine available to the estimators by its name."""
     ENGINES[engine.name] = engine
 
 
 def choose_engine(problem: Problem, wanted: str) -> Choice:
-    """Which engine to use, on which Laplacian where that was left open, and the reason in a sentence.
+    """Which engine to use, on which Laplacian if that was left open, and the reason in a sentence.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def choose_engine(problem: Problem, wanted: str) -> Choice:
     Raises
     ------
     ResourceError
-        Where it would take longer than ``problem.max_seconds``, by any engine that may be used.
+        If every engine that may be used would take longer than ``problem.max_seconds``.
     """
     check_choice("engine", wanted, ("auto", *ENGINES), KernelError)
     if problem.features is not None:
@@ -146,7 +146,7 @@ def _with_features(problem: Problem, wanted: str) -> Choice:
     assert problem.features is not None
     if wanted not in ("auto", FeatureEngine.name):
         faults = FaultList("nothing was fitted", KernelError)
-        rule = "must be 'auto' or 'features' where there are features"
+        rule = "must be 'auto' or 'features' if features are given"
         raise faults.raise_now("engine", rule, repr(wanted), "Leave it out, or leave out `features`.")
     observed, normalized, note = len(np.unique(problem.observations.nodes)), problem.normalized, ""
     if normalized is None:
@@ -172,27 +172,27 @@ def _within(problem: Problem, preferred: Choice, wanted: str, limit: float) -> C
     subject = "every engine" if wanted == "auto" else f"engine={wanted!r}"
     remedy = f"Use engine={fitting[0].engine!r}" if fitting else "Fit fewer nodes, ask for fewer eigenpairs"
     raise ResourceError(
-        f"nothing was fitted: {subject} is predicted to exceed max_seconds={limit:g} or the memory that is free. "
+        f"nothing was fitted: {subject} is predicted to exceed max_seconds={limit:g} or the free memory. "
         f"Predictions: {'; '.join(map(str, every))}. {remedy}, or raise max_seconds."
     )
 
 
 def predict_costs(problem: Problem) -> list[EngineCost]:
-    """What a fit through each of the exact engines that can serve a problem would take."""
+    """Predicted cost of a fit with each exact engine that can serve a problem."""
     costs = (predicted_cost(problem, name) for name in _COSTS)
     return [cost for cost in costs if cost is not None]
 
 
 def predicted_cost(problem: Problem, engine: str) -> EngineCost | None:
-    """What a fit through an engine would take; None where it cannot serve the problem, or nothing is known of it."""
+    """Predicted cost of a fit with an engine; None if it cannot serve the problem or has no prediction."""
     return _COSTS[engine](problem) if engine in _COSTS else None
 
 
 def _preferred(problem: Problem) -> Choice:
-    """The engine that suits a problem, whatever it takes."""
+    """The engine that suits a problem, whatever its cost."""
     if (problem.device, problem.dtype) != ("cpu", "float64"):
         normalized = _is_unequal(problem) if problem.normalized is None else problem.normalized
-        return Choice("moments", f"{problem.dtype} on {problem.device} was asked for", normalized)
+        return Choice("moments", f"{problem.dtype} on {problem.device} was requested", normalized)
     n = problem.graph.n_nodes
     plain = replace(problem, normalized=bool(problem.normalized))
     if eigenpairs_used(problem.graph, None) is None or problem.n_eigenpairs is not None:
@@ -201,7 +201,7 @@ def _preferred(problem: Problem) -> Choice:
     markov = _markov_cost(plain, limit)
     if markov is not None and not markov.at_least and markov.seconds <= limit:
         time = duration(markov.seconds)
-        reason = f"{n:,} nodes and {_kind(plain)}: factors are sparse, and a fit takes {time} or so"
+        reason = f"{n:,} nodes and {_kind(plain)}: factors are sparse, and a fit takes about {time}"
         return Choice("markov", reason, plain.normalized is True)
     return _without_factors(problem, "have a kernel without sparse precision" if markov is None else "fill in")
 
@@ -337,15 +337,15 @@ def _with_eigenpairs(problem: Problem) -> Choice:
     """All eigenpairs of a moderate graph, or as many as were asked for, unless sparse factors are far faster."""
     n, normalized = problem.graph.n_nodes, bool(problem.normalized)
     if problem.n_eigenpairs is not None:
-        return Choice("spectral", f"{problem.n_eigenpairs:,} eigenpairs were asked for", normalized)
+        return Choice("spectral", f"{problem.n_eigenpairs:,} eigenpairs were requested", normalized)
     spectral = _spectral_cost(problem).seconds
     if spectral > 2.0 * _SOON:
         markov = _markov_cost(problem, spectral / _WORTH)
         if markov is not None and not markov.at_least and markov.seconds * _WORTH < spectral:
-            saved = f"sparse factors take {duration(markov.seconds)} or so, dense matrices {duration(spectral)}"
+            saved = f"sparse factors take about {duration(markov.seconds)}, dense matrices {duration(spectral)}"
             return Choice("markov", f"{n:,} nodes and {_kind(problem)}: {saved}", normalized)
         return Choice(
-            "spectral", f"{n:,} nodes: all eigenpairs, and dense matrices: {duration(spectral)} or so", normalized
+            "spectral", f"{n:,} nodes: all eigenpairs, and dense matrices: about {duration(spectral)}", normalized
         )
     more = ", any smoothness can be learned" if problem.kernel is None or isinstance(problem.kernel, Matern) else ""
     return Choice("spectral", f"{n:,} nodes: all eigenpairs are cheap{more}", normalized)
@@ -368,7 +368,7 @@ def _without_factors(problem: Problem, why: str) -> Choice:
     return Choice("spectral", f"{n} that {why}, with {observed:,} observed: leading eigenpairs{note}", normalized)
 
 
-#: What the engines that "auto" knows would take; one of one's own may have a line here as well.
+#: Predictions for the engines that "auto" knows; an engine of your own may have a line here as well.
 _COSTS: dict[str, Callable[[Problem], EngineCost | None]] = {
     "spectral": _spectral_cost,
     "markov": _markov_cost,

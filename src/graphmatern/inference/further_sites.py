@@ -1,4 +1,4 @@
-"""Further sites on a process that is seen through its covariances alone: dense in their number, for any engine."""
+"""Further sites on a process, through its covariances alone: dense in the number of sites, for any engine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class UnderFurtherSites(Predictive):
     def __init__(self, predictive: Predictive, nodes: Longs, precision: Floats) -> None:
         if len(nodes) > _MOST:
             raise ResourceError(
-                f"{len(nodes):,} further measurements would need a dense matrix of as many rows through this engine; "
+                f"{len(nodes):,} further measurements would need a dense matrix of as many rows with this engine; "
                 f"at most {_MOST:,} are possible. Use fewer candidates, or engine='markov' or 'spectral'."
             )
         self._base, self._all, self._precision = predictive, nodes, precision

@@ -85,7 +85,13 @@ class Posterior(Latents, Draws):
         likelihood: Categorical = self.likelihood  # type: ignore[assignment]
         if self._levels is not None and isinstance(likelihood, MultinomialProbit):
             blocks = [likelihood.joint_probabilities(*moments) for moments in self.class_moments(nodes)]
-            return np.concatenate([np.zeros((0, self.n_latents)), *blocks])
+            joint = np.concatenate([np.zeros((0, self.n_latents)), *blocks])
+            if self._given is None:
+                row_of = dict(zip(self.parts[0].group.nodes.tolist(), range(len(self.class_codes)), strict=True))
+                labelled = np.flatnonzero(np.isin(nodes, list(row_of)))
+                rows = np.array([row_of[node] for node in nodes[labelled].tolist()], dtype=np.int64)
+                joint[labelled] = checks.classes_beside_labels(self, rows)
+            return joint
         mean, variance, blocks = self.latent_mean(nodes), self.latent_variance(nodes), []
         with torch.no_grad():
             for start in range(0, max(1, len(nodes)), NODES_AT_ONCE):

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+import scipy
 from scipy.special import log_softmax
 
 if TYPE_CHECKING:
@@ -52,5 +52,7 @@ def learned_temperature(share: Floats, codes: NDArray[np.int64]) -> float:
         own = _tempered_logs(share, math.exp(log_temperature))[np.arange(len(codes)), codes]
         return float(0.5 * (log_temperature / _SPREAD) ** 2 - own.sum())
 
-    found = minimize_scalar(surprise, bounds=(-_FARTHEST, _FARTHEST), method="bounded", options={"xatol": 1e-6})
+    found = scipy.optimize.minimize_scalar(
+        surprise, bounds=(-_FARTHEST, _FARTHEST), method="bounded", options={"xatol": 1e-6}
+    )
     return math.exp(found.x) if surprise(0.0) - found.fun > _WORTH else 1.0

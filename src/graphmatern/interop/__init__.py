@@ -1,4 +1,4 @@
-"""Our kernels, operators, likelihoods and strategies inside other people's models."""
+"""graphmatern's kernels, operators, likelihoods and strategies for use with other libraries."""
 
 from graphmatern.interop._botorch import maximize_over_nodes, node_model, pathwise_samples, suggest_nodes
 from graphmatern.interop._coregionalization import coregionalized_inputs, coregionalized_kernel

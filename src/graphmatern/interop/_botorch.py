@@ -65,14 +65,14 @@ def node_model(
     kernel : Kernel, optional
         Starting values, for observations of mean 0 and variance 1; by default Matérn with smoothness 1.5.
     normalized : bool, optional
-        Which Laplacian; by default the normalised one only where the kernel requires it.
+        Which Laplacian; by default the normalised one only if the kernel requires it.
     n_eigenpairs : int, optional
         Number of eigenpairs; by default all of a graph of moderate size, none of a larger one (`NodeKernel`).
     noise : float, optional
         Variance of the noise, in the unit of ``y`` squared; learned by default.
     fit : bool
-        Whether to fit the parameters. Those that the kernel does not hold have log-normal priors around their starting
-        values: the first few observations alone say little about them.
+        Whether to fit the parameters. Those that the kernel does not hold fixed have log-normal priors around their
+        starting values: the first few observations alone say little about them.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def suggest_nodes(
     among: Any = None,
     random_state: int | np.random.Generator | None = None,
 ) -> pd.Index[Any]:
-    """Choose the nodes to evaluate next, where large values are sought.
+    """Choose the nodes to evaluate next, in search of large values.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def suggest_nodes(
     n_nodes : int
         How many to choose; expected improvement chooses one.
     among : sequence of hashable, optional
-        Names of nodes to choose from; by default all that were not evaluated.
+        Names of nodes to choose from; by default all not yet evaluated.
     random_state : int or Generator, optional
         Seed of the draws.
 
@@ -286,7 +286,7 @@ def maximize_over_nodes(
     kernel : Kernel, optional
         Prior, for values of mean 0 and variance 1; see `node_model`.
     normalized : bool, optional
-        Which Laplacian; by default the normalised one only where the kernel requires it.
+        Which Laplacian; by default the normalised one only if the kernel requires it.
     n_eigenpairs : int, optional
         Number of eigenpairs; by default all of a graph of moderate size, none of a larger one (`NodeKernel`).
     noise : float, optional

@@ -34,11 +34,11 @@ def coregionalized_kernel(
     Parameters
     ----------
     graph : Graph
-        The graph, which says how outputs depend on each other.
+        The graph, which determines how outputs depend on each other.
     input_kernel : gpytorch.kernels.Kernel, optional
         Kernel k_X on the inputs; by default Matérn with smoothness 5/2.
     kernel : Kernel, optional
-        Our kernel k_G on the nodes; Matérn by default.
+        Kernel k_G on the nodes; Matérn by default.
     n_inputs : int
         Dimension d of the inputs.
     **options
@@ -73,7 +73,7 @@ def coregionalized_kernel(
 
 
 def coregionalized_inputs(graph: Graph, x: ArrayLike, nodes: Any) -> torch.Tensor:
-    """Pairs of inputs and nodes, as `coregionalized_kernel` wants them.
+    """Pairs of inputs and nodes, as `coregionalized_kernel` takes them.
 
     Parameters
     ----------

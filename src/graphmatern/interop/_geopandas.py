@@ -38,9 +38,10 @@ def from_geopandas(
     roads : GeoDataFrame or GeoSeries
         LineStrings, or MultiLineStrings, whose parts become lines of their own.
     source, target, weight, length, id : str, optional
-        Columns of names of the ends, weights, lengths and names of the roads; guessed from their names.
+        Columns with the names of the ends, weights, lengths and names of the roads; by default guessed from their
+        headers.
     parallel : {"sum", "mean_length", "first", "error"}
-        What becomes of several roads between the same two nodes; see `Graph.from_edges`.
+        What to do with several roads between the same two nodes; see `Graph.from_edges`.
 
     Returns
     -------
@@ -79,9 +80,9 @@ def to_geopandas(
     table : DataFrame, optional
         One row per node, such as `GraphGPRegressor.predict_table` gives it.
     of : {"edges", "nodes"}
-        A line per edge (see `io.edge_table` for what becomes of the numbers), or a point, or the area, per node.
+        A line per edge (see `io.edge_table` for how numbers are combined), or a point, or the area, per node.
     crs : optional
-        Coordinate system; by default longitudes and latitudes (EPSG:4326) where the coordinates can be those.
+        Coordinate system; by default longitudes and latitudes (EPSG:4326) if the coordinates can be those.
 
     Returns
     -------

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gpytorch
 import torch
 from torch import distributions
 
 from graphmatern import likelihoods
-from graphmatern._validation import FaultList, abbreviate
+from graphmatern._validation import FaultList, abbreviate, described
 from graphmatern.errors import LikelihoodError
-from graphmatern.likelihoods import Categorical
-
-if TYPE_CHECKING:
-    from graphmatern.likelihoods import Likelihood
+from graphmatern.likelihoods import Categorical, Likelihood
 
 __all__ = ["NodeLikelihood"]
 
 
 class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
-    """One of our likelihoods, usable in any GPyTorch ``ApproximateGP``: exact expectations, learnable parameters.
+    """A likelihood of graphmatern, usable in any GPyTorch ``ApproximateGP``: exact expectations, learnable parameters.
 
     Parameters
     ----------
@@ -37,7 +34,7 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
     >>> likelihood.expected_log_prob(torch.tensor([0.0, 2.0]), q).shape
     torch.Size([2])
 
-    Counts may have exposures, also in GPyTorch's objectives, which pass them on: ``elbo(model(x), y, exposure=hours)``.
+    Counts may have exposures; GPyTorch's objectives pass them on: ``elbo(model(x), y, exposure=hours)``.
 
     >>> likelihood.expected_log_prob(torch.tensor([0.0, 2.0]), q, exposure=torch.tensor([1.0, 24.0])).shape
     torch.Size([2])
@@ -45,6 +42,10 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
 
     def __init__(self, likelihood: Likelihood) -> None:
         super().__init__()
+        if not isinstance(likelihood, Likelihood):
+            faults = FaultList("no NodeLikelihood was made", LikelihoodError)
+            remedy = "Use one of gm.likelihoods, such as Poisson(); GPyTorch's own need no NodeLikelihood."
+            raise faults.raise_now("likelihood", "must be a graphmatern likelihood", described(likelihood), remedy)
         self.likelihood = likelihood
 
     def _marginals(self, function_dist: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -68,7 +69,7 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
         faults = FaultList("no expectation", LikelihoodError)
         if not isinstance(self.likelihood, likelihoods.Counts):
             remedy = "Leave it out, or use Poisson or NegativeBinomial."
-            raise faults.raise_now("exposure", "must be left out but for counts", repr(self.likelihood), remedy)
+            raise faults.raise_now("exposure", "must be left out except for counts", repr(self.likelihood), remedy)
         values = torch.as_tensor(exposure, dtype=f.dtype, device=f.device)
         if values.shape not in (torch.Size(), f.shape[-1:]):
             rule = f"must be one number, or one per observation, shape {tuple(f.shape[-1:])}"
@@ -86,7 +87,9 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
         if not isinstance(self.likelihood, likelihoods.Binomial):
             faults = FaultList("no expectation", LikelihoodError)
             remedy = "Leave it out, or use Binomial."
-            raise faults.raise_now("trials", "must be left out but for binomial counts", repr(self.likelihood), remedy)
+            raise faults.raise_now(
+                "trials", "must be left out except for binomial counts", repr(self.likelihood), remedy
+            )
         joined: torch.Tensor = likelihoods.join_trials(observations.double(), torch.as_tensor(trials).double())
         return joined
 
@@ -111,7 +114,8 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
         exposure : Tensor, shape (n,) or (), optional
             Of counts: their rate is exposure · e^f.
         trials : Tensor, shape (n,) or (), optional
-            Of binomial observations, which are successes then; else ``likelihoods.join_trials(successes, trials)``.
+            Of binomial observations, which are then successes; otherwise observations are
+            ``likelihoods.join_trials(successes, trials)``.
         """
         del args
         mean, variance = self._marginals(function_dist)
@@ -163,7 +167,7 @@ class NodeLikelihood(gpytorch.likelihoods.Likelihood):  # type: ignore[misc]
                 values = torch.stack([own.log_prob(code.expand(f.shape[-2]), f.mT) for code in codes], dim=-1)
                 return distributions.Categorical(logits=values)
         faults = FaultList("no distribution", LikelihoodError)
-        raise faults.raise_now("likelihood", "must be one of ours", repr(own), "Write its `forward`.")
+        raise faults.raise_now("likelihood", "must be one of graphmatern's", repr(own), "Write its `forward`.")
 
     def marginal(
         self,

@@ -25,17 +25,17 @@ __all__ = ["from_osmnx", "to_pyg"]
 def from_osmnx(streets: nx.MultiDiGraph[Any], *, parallel: ParallelRule = "sum") -> Graph:
     """Make a graph from a street network of OSMnx, with its lengths, positions and geometry.
 
-    OSMnx has a street that can be used in both directions as two edges; here it is one. Predictions go back with
-    ``networkx.set_node_attributes(streets, table.to_dict("index"))``, where ``table`` is indexed by node, such as
-    `GraphGPRegressor.predict_table` gives it.
+    OSMnx represents a two-way street by two edges; here it is one. To put predictions back, use
+    ``networkx.set_node_attributes(streets, table.to_dict("index"))`` with a table indexed by node, such as that of
+    `GraphGPRegressor.predict_table`.
 
     Parameters
     ----------
     streets : networkx.MultiDiGraph or networkx.MultiGraph
-        As ``osmnx.graph_from_place`` and its relatives return it: nodes with "x" and "y", edges with "length" and,
-        where they are not straight, "geometry".
+        As returned by ``osmnx.graph_from_place`` and its relatives: nodes with "x" and "y", edges with "length" and,
+        if they are not straight, "geometry".
     parallel : {"sum", "mean_length", "first", "error"}
-        What to make of different streets between the same two junctions; see `Graph.from_edges`.
+        What to do with different streets between the same two junctions; see `Graph.from_edges`.
 
     Returns
     -------
@@ -60,7 +60,9 @@ def from_osmnx(streets: nx.MultiDiGraph[Any], *, parallel: ParallelRule = "sum")
         raise faults.raise_now("streets", "must be a networkx MultiDiGraph", f"a {type(streets).__name__}", remedy)
     lacking = [node for node, data in streets.nodes(data=True) if "x" not in data or "y" not in data]
     if lacking:
-        faults.add("streets", "must have 'x' and 'y' at every node", f"nodes without: {abbreviate(lacking)}", "Add.")
+        faults.add(
+            "streets", "must have 'x' and 'y' at every node", f"nodes without: {abbreviate(lacking)}", "Add them."
+        )
     bare = [(u, v) for u, v, data in streets.edges(data=True) if "length" not in data]
     if bare:
         remedy = "Add them: osmnx.distance.add_edge_lengths."
@@ -95,7 +97,7 @@ def _street(u: int, v: int, data: dict[str, Any]) -> Hashable:
 
 
 def to_pyg(graph: Graph, attributes: pd.DataFrame | None = None) -> Any:
-    """Make a PyTorch Geometric graph; `Graph.from_pyg` is the way back.
+    """Make a PyTorch Geometric graph; `Graph.from_pyg` converts back.
 
     Parameters
     ----------
@@ -149,13 +151,18 @@ def _node_columns(graph: Graph, attributes: pd.DataFrame) -> dict[str, np.ndarra
     for name in attributes:
         column = attributes[name]
         if column.dtype.kind not in "buif":
-            faults.add("attributes", "must have numeric columns", f"{name!r} of type {column.dtype}", "Drop or encode.")
+            faults.add(
+                "attributes",
+                "must have numeric columns",
+                f"{name!r} of type {column.dtype}",
+                "Drop or encode this column.",
+            )
             continue
         values = np.full(graph.n_nodes, np.nan)
         values[places] = column.to_numpy(dtype=np.float64)
         columns[str(name)] = values
     taken = {"edge_index", "edge_weight", "num_nodes", "node_names", "pos"} & set(columns)
     if taken:
-        faults.add("attributes", "must not use the names of the graph's own tensors", abbreviate(taken), "Rename.")
+        faults.add("attributes", "must not use the names of the graph's own tensors", abbreviate(taken), "Rename them.")
     faults.raise_if_any()
     return columns

@@ -60,28 +60,28 @@ class OwnConstraint(gpytorch.constraints.Interval):  # type: ignore[misc]
 class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     """A GPyTorch kernel over the nodes of a graph.
 
-    Inputs are node positions (`Graph.locate`), shape (..., n, 1), of any integer or float type, so that they can
-    stand in one tensor with other inputs (``active_dims``). Nothing of size n_nodes × n_nodes is formed:
+    Inputs are node positions (`Graph.locate`), shape (..., n, 1), of any integer or float type, so that they can be
+    a column among other inputs (``active_dims``). Nothing of size n_nodes × n_nodes is formed:
 
-    - With eigenpairs, of graphs of up to about 3,000 nodes or where ``n_eigenpairs`` is given, covariances are linear
+    - With eigenpairs (on graphs of up to about 3,000 nodes, or if ``n_eigenpairs`` is given), covariances are linear
       operators of rank at most ``n_eigenpairs``: with a Gaussian likelihood GPyTorch solves with them by the Woodbury
       identity. (BoTorch, once imported, turns this off for the whole process;
       ``gpytorch.settings.fast_computations()`` turns it on again.)
     - On larger graphs, covariances are Chebyshev polynomials of the Laplacian, as in the moments engine, with a
       truncation error of at most 1e-10 of the largest eigenvalue: the degree follows from the parameters, and if it
-      would be too high, an exception says what to do. What the parameters do not change is computed once for the nodes
-      seen in training, at most a few hundred, and kept with the graph; predictions at all nodes take one polynomial for
-      each training node. As in that engine, ``variance`` relies on traces that are estimated from probes.
+      would be too high, an exception says what to do. Whatever does not depend on the parameters is computed once for
+      the training nodes, at most a few hundred, and kept with the graph; predictions at all nodes take one polynomial
+      for each training node. As in that engine, ``variance`` relies on traces that are estimated from probes.
 
     Parameters
     ----------
     graph : Graph
         The graph.
     kernel : Kernel, optional
-        Any of our kernels, sums and multiples included; Matérn by default. Its values are the starting values, its
-        ``fixed`` parameters are held. It is copied.
+        Any graphmatern kernel, sums and multiples included; Matérn by default. Its values are the starting values, its
+        ``fixed`` parameters are held fixed. It is copied.
     normalized : bool, optional
-        Which Laplacian; by default the normalised one only where the kernel requires it.
+        Which Laplacian; by default the normalised one only if the kernel requires it.
     n_eigenpairs : int, optional
         Number of smallest eigenpairs to use; by default all of a graph of moderate size, and none of a larger one.
     batch_shape : torch.Size, optional
@@ -95,9 +95,9 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
     Attributes
     ----------
     basis : NodeBasis or NodePolynomials
-        How covariances between nodes are computed. Of polynomials, ``basis.variance_error`` is the relative standard
-        error of the prior variances last computed: 0 where they are exact, as for up to 256 nodes at a time.
-        Those of more nodes are estimated, but for what training nodes explain of them, which is exact.
+        How covariances between nodes are computed. With polynomials, ``basis.variance_error`` is the relative standard
+        error of the prior variances last computed: 0 if they are exact, as for up to 256 nodes at a time. Those of more
+        nodes are estimated, except for the part that training nodes explain, which is exact.
 
     Notes
     -----
@@ -137,7 +137,7 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         faults = FaultList("no NodeKernel was made", KernelError)
         if not isinstance(kernel, Kernel | None):
             remedy = "Use gm.Matern or another kernel of graphmatern."
-            raise faults.raise_now("kernel", "must be one of our kernels", f"a {type(kernel).__name__}", remedy)
+            raise faults.raise_now("kernel", "must be a graphmatern kernel", f"a {type(kernel).__name__}", remedy)
         template = Matern() if kernel is None else copy.deepcopy(kernel)
         normalized = template.choose_laplacian(graph, normalized)
         large = n_eigenpairs is None and eigenpairs_used(graph, None) is not None
@@ -195,7 +195,7 @@ class NodeKernel(gpytorch.kernels.Kernel):  # type: ignore[misc]
         if not (all(map(domain.contains, numbers.detach().flatten().tolist())) and constraint.check(numbers)):
             faults = FaultList("the NodeKernel was left as it was", KernelError)
             rule = f"{domain.rule} and satisfy {constraint!r}"
-            raise faults.raise_now(name, rule, abbreviate(numbers.flatten().tolist()), "Choose such a value.")
+            raise faults.raise_now(name, rule, abbreviate(numbers.flatten().tolist()), "Choose a value in this range.")
         self.initialize(**{f"raw_{name}": constraint.inverse_transform(numbers)})
 
     def __getattr__(self, name: str) -> Any:

@@ -31,7 +31,7 @@ def check_target(path: str | Path) -> Path:
     if target.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder; give the name of a file")
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {str(target.parent)!r}; make it first, or choose another place")
+        raise FileNotFoundError(f"there is no folder {str(target.parent)!r}; create it first, or choose another place")
     if not os.access(target.parent, os.W_OK):
         raise PermissionError(f"the folder {str(target.parent)!r} cannot be written to; choose another place")
     return target

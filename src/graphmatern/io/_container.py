@@ -138,7 +138,7 @@ def read_container(path: str | Path) -> tuple[str, Any, Arrays]:
     """
     path = Path(path)
     if not path.is_file():
-        what = "is a folder, not a model file" if path.is_dir() else "is not there: there is no such file"
+        what = "is a folder, not a model file" if path.is_dir() else "does not exist"
         raise DataNotFoundError(f"{str(path)!r} {what}")
     with path.open("rb") as file:
         metadata = _checked_metadata(file, path)

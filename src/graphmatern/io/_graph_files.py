@@ -190,7 +190,7 @@ def _from_table(
     table: pd.DataFrame, given: dict[str, str | None], nodes: pd.DataFrame | None, parallel: str, faults: FaultList
 ) -> GraphReading:
     if len(table) == 0:
-        raise faults.raise_now("file", "must have rows", "a header alone", "Each row is an edge.")
+        raise faults.raise_now("file", "must have rows", "only a header", "Each row is an edge.")
     roles = edge_roles(table, given, faults)
     faults.raise_if_any()
     if roles.geometry is not None and roles.source is None and roles.target is None:

@@ -121,7 +121,7 @@ def read_values(
     table = read_table_or_features(path, TableError, said)
     faults = FaultList(f"{getattr(path, 'name', path)} was not read", TableError)
     if len(table) == 0:
-        raise faults.raise_now("file", "must have rows", "a header alone", "Each row is a value at a node.")
+        raise faults.raise_now("file", "must have rows", "only a header", "Each row is a value at a node.")
     value = wanted_column(table, columns.value, "value", faults)
     noise = wanted_column(table, columns.noise, "noise-std", faults)
     node = wanted_column(table, columns.node, "node", faults)
@@ -197,6 +197,8 @@ def _at_nodes(
         received = f"columns {abbreviate(map(str, table.columns))} without any"
         shown = graph.nodes[:3] if graph.n_nodes > 5 else graph.nodes
         remedy = f"The graph's nodes are called {abbreviate(shown, graph.n_nodes)}; see also --road."
+        entries = (table[column].dropna().unique()[:3].tolist() for column in table.columns if column not in taken)
+        remedy += next(filter(None, map(graph._parts.names.hint, entries)), "")
         if position_columns(table) is not None:
             remedy += " Coordinates can be used where the graph has positions: --nodes."
         raise faults.raise_now("file", "must have a column of node names", received, remedy)

@@ -319,7 +319,7 @@ def _sparse_parts(matrix: Any) -> list[Any]:
 def _sparse_from(parts: Any) -> Any:
     data, indices, indptr, n_columns = parts
     if np.asarray(data).dtype.kind not in "biuf" or not isinstance(n_columns, int) or len(indptr) < 1:
-        raise ModelFileError("the model file holds a sparse matrix that is none")
+        raise ModelFileError("the model file holds an invalid sparse matrix")
     found = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_columns))
     found.check_format(full_check=True)
     return found

@@ -105,7 +105,7 @@ class ICAR(_Intrinsic):
     variance : float
         σ² > 0, the geometric mean of the prior variances in every component; not the average variance.
     fixed : iterable of str
-        ``("variance",)`` holds it.
+        ``("variance",)`` holds it fixed.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class ICAR(_Intrinsic):
 
 
 class BYM2(_Intrinsic):
-    """Besag, York and Mollié's model in the form of Riebler et al. (2016): what neighbours share, and what they do not.
+    """Besag, York and Mollié's model in the form of Riebler et al. (2016): a shared part, and one of each area.
 
     f = σ (√(1 − ρ) θ + √ρ φ) with θ independent from area to area and φ a scaled `ICAR` process:
     Ψ(λ) = (1 − ρ) + ρ/(sλ), and 1 − ρ for λ = 0. An isolated area has variance σ².
@@ -133,11 +133,11 @@ class BYM2(_Intrinsic):
     Parameters
     ----------
     variance : float
-        σ² > 0: in every component the prior variances are about this, whatever the map.
+        σ² > 0: about the prior variance of every area, whatever the map.
     mixing : float
-        ρ in [0, 1): the share of the variance that neighbours share.
+        ρ in [0, 1): the fraction of the variance that is shared with neighbours.
     fixed : iterable of str
-        Parameters that are held while the others are learned.
+        Parameters that are held fixed while the others are learned.
 
     Examples
     --------
@@ -165,12 +165,12 @@ class Leroux(ArealKernel):
     Parameters
     ----------
     variance : float
-        τ² > 0 of the literature, the conditional variance of an area with one neighbour: neither the average variance
+        τ² > 0 in the literature, the conditional variance of an area with one neighbour; neither the average variance
         nor a geometric mean.
     mixing : float
         ρ in [0, 1): 0 for independent areas, near 1 for an intrinsic process.
     fixed : iterable of str
-        Parameters that are held while the others are learned.
+        Parameters that are held fixed while the others are learned.
 
     Examples
     --------

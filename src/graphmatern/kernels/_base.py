@@ -22,7 +22,7 @@ __all__ = ["Kernel", "ScaledKernel", "SpectralKernel", "SumKernel", "hold_varian
 class Kernel(torch.nn.Module, ABC):
     """A covariance function on the nodes of any graph.
 
-    A kernel knows no graph; `on` binds it to one. Kernels can be added, and multiplied by positive numbers.
+    A kernel is independent of a graph; `on` binds it to one. Kernels can be added, and multiplied by positive numbers.
     """
 
     @property
@@ -87,7 +87,7 @@ class Kernel(torch.nn.Module, ABC):
         graph : Graph
             The graph.
         normalized : bool, optional
-            Which Laplacian; by default the normalised one only where the kernel requires it.
+            Which Laplacian; by default the normalised one only if the kernel requires it.
         n_eigenpairs : int, optional
             Number of smallest eigenpairs to use; all by default, which is exact.
 
@@ -148,7 +148,7 @@ class Kernel(torch.nn.Module, ABC):
 class SpectralKernel(Parameterized, Kernel):
     """A kernel a Ψ(Δ) given by one nonnegative function Ψ of an eigenvalue.
 
-    Subclasses declare their parameters as class attributes and define `log_psi`, or `psi` where Ψ may be 0.
+    Subclasses declare their parameters as class attributes and define `log_psi`, or `psi` if Ψ may be 0.
 
     Attributes
     ----------
@@ -326,7 +326,7 @@ class ScaledKernel(Kernel):
 
 
 def hold_variance(kernel: Kernel) -> None:
-    """Hold the variance of a kernel, of its first term where it is a sum: for likelihoods that do not see the scale."""
+    """Fix the variance of a kernel (of its first term if it is a sum), for likelihoods that do not depend on it."""
     term = kernel.terms[0] if isinstance(kernel, SumKernel) else kernel
     raw = getattr(term, "raw_variance", None)
     if raw is not None:

@@ -23,7 +23,7 @@ __all__ = ["BoundKernel", "CorrelationRange"]
 
 @dataclass(frozen=True)
 class CorrelationRange:
-    """How a kernel's correlation falls with distance along the graph.
+    """How a kernel's correlation decreases with distance along the graph.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class CorrelationRange:
         Per distance class: ``distance`` (mean), quartiles ``low``, ``median``, ``high`` of the correlation,
         number of ``pairs``.
     half, tenth : float
-        Distance at which the median correlation first falls below 0.5 and 0.1; infinite where it does not.
+        Distance at which the median correlation first falls below 0.5 and 0.1; infinite if it never does.
     unit : {"length", "edges"}
         Whether distances are in the unit of the edges' lengths, or numbers of edges.
     """
@@ -45,7 +45,7 @@ class CorrelationRange:
 class BoundKernel:
     """A kernel on the nodes of one graph. Made by `Kernel.on`.
 
-    Nothing of size n_nodes × n_nodes is formed unless all nodes are asked for. Results are float64 tensors
+    Nothing of size n_nodes × n_nodes is formed unless all nodes are requested. Results are float64 tensors
     on the kernel's device, differentiable in its parameters.
 
     Parameters
@@ -165,7 +165,7 @@ class BoundKernel:
         n_sources : int
             Number of random nodes from which distances and correlations to all others are taken.
         n_classes : int
-            Number of distance classes, narrow at short distances (fewer where distances coincide).
+            Number of distance classes, narrow at short distances (fewer if distances coincide).
         random_state : int, optional
             Seed for the choice of nodes.
 

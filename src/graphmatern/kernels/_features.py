@@ -1,4 +1,4 @@
-"""Kernels on what is known at the nodes: features X, smoothed over the graph by a filter that is learned.
+"""Kernels on features X of the nodes, smoothed over the graph by a learned filter.
 
 With z = Φ(Δ) X the smoothed features, every form here is a function of the inner products zᵀz′ alone, so whoever has
 these (`graphmatern.inference.features`) has the kernel, and its derivative in the filter's lengthscale.
@@ -58,14 +58,14 @@ class FeatureKernel(_WithFeatures):
     Parameters
     ----------
     smoothing : float
-        Lengthscale κ > 0 of the filter: features are averaged over about so many edges.
+        Lengthscale κ > 0 of the filter: features are averaged over about this many edges.
     variance : float
         Prior variance σ² > 0.
     filter : {"matern", "diffusion", "none"}
-        Φ(λ) = (1 + κ²λ/2)⁻¹, exp(−κ²λ/2), or 1: the Matérn filter of smoothness 1 leaves more of a node's own features,
+        Φ(λ) = (1 + κ²λ/2)⁻¹, exp(−κ²λ/2), or 1: the Matérn filter of smoothness 1 keeps more of a node's own features
         and reaches farther.
     fixed : iterable of str
-        Parameters that are held while the others are learned.
+        Parameters that are held fixed while the others are learned.
     """
 
     smoothing = Parameter(positive)
@@ -136,13 +136,13 @@ class LinearFeatures(FeatureKernel):
     Parameters
     ----------
     smoothing : float
-        Lengthscale κ > 0 of the filter: features are averaged over about so many edges.
+        Lengthscale κ > 0 of the filter: features are averaged over about this many edges.
     variance : float
-        Prior variance σ² > 0 of a node whose smoothed features are as large as features are on average.
+        Prior variance σ² > 0 of a node whose smoothed features have the average size of features.
     filter : {"matern", "diffusion", "none"}
         Φ(λ) = (1 + κ²λ/2)⁻¹, exp(−κ²λ/2), or 1.
     fixed : iterable of str
-        Parameters that are held while the others are learned.
+        Parameters that are held fixed while the others are learned.
 
     Examples
     --------
@@ -162,18 +162,18 @@ class LinearFeatures(FeatureKernel):
 
 
 class CosineFeatures(FeatureKernel):
-    """Cosine of the angle between smoothed features, σ² zᵀz′ / (‖z‖ ‖z′‖): for words, and whatever else is counted.
+    """Cosine of the angle between smoothed features, σ² zᵀz′ / (‖z‖ ‖z′‖): for words and other counts.
 
     Parameters
     ----------
     smoothing : float
-        Lengthscale κ > 0 of the filter: features are averaged over about so many edges.
+        Lengthscale κ > 0 of the filter: features are averaged over about this many edges.
     variance : float
         Prior variance σ² > 0.
     filter : {"matern", "diffusion", "none"}
         Φ(λ) = (1 + κ²λ/2)⁻¹, exp(−κ²λ/2), or 1.
     fixed : iterable of str
-        Parameters that are held while the others are learned.
+        Parameters that are held fixed while the others are learned.
 
     Notes
     -----
@@ -207,16 +207,16 @@ class RBFFeatures(FeatureKernel):
     Parameters
     ----------
     smoothing : float
-        Lengthscale κ > 0 of the filter: features are averaged over about so many edges.
+        Lengthscale κ > 0 of the filter: features are averaged over about this many edges.
     bandwidth : float
-        b > 0: over which distance between features covariances fall, relative to √s, with s the average squared
+        b > 0: distance between features over which covariances fall, relative to √s, with s the average squared
         distance of features from their mean, before smoothing.
     variance : float
         Prior variance σ² > 0.
     filter : {"matern", "diffusion", "none"}
         Φ(λ) = (1 + κ²λ/2)⁻¹, exp(−κ²λ/2), or 1.
     fixed : iterable of str
-        Parameters that are held while the others are learned.
+        Parameters that are held fixed while the others are learned.
 
     Examples
     --------
@@ -254,7 +254,7 @@ class RBFFeatures(FeatureKernel):
 
 
 class Interaction(_WithFeatures):
-    """The product of the graph's and the features' kernels in the same sum: what features say differs over the graph.
+    """The product of the graph's and the features' kernels in the same sum: effects of features vary over the graph.
 
     With k_g and k_f the other terms of the sum at variance 1, its covariance is σ² k_g k_f; it shares their parameters.
 
@@ -263,7 +263,7 @@ class Interaction(_WithFeatures):
     variance : float
         Prior variance σ² > 0.
     fixed : iterable of str
-        ``("variance",)`` holds it.
+        ``("variance",)`` holds it fixed.
 
     Examples
     --------
@@ -292,10 +292,10 @@ def kernel_terms(kernel: Kernel) -> tuple[list[Kernel], list[FeatureKernel], lis
     if any(one.uses_features for one in graph):
         faults.add("kernel", "must not scale kernels on features", repr(kernel), "Set their variance instead.")
     if len(interactions) > 1 or (interactions and not (graph and features)):
-        rule = "must have one gm.Interaction at most, beside a kernel on the graph and one on features"
-        faults.add("kernel", rule, repr(kernel), "Such as gm.Matern() + gm.CosineFeatures() + gm.Interaction().")
+        rule = "must have at most one gm.Interaction, with a kernel on the graph and one on features"
+        faults.add("kernel", rule, repr(kernel), "For instance gm.Matern() + gm.CosineFeatures() + gm.Interaction().")
     if any(one.intrinsic for one in graph):
-        rule = "must not be scaled component by component where there are features"
+        rule = "must not be scaled component by component if there are features"
         faults.add("kernel", rule, repr(kernel), "Use gm.Leroux or gm.Matern in its place.")
     faults.raise_if_any()
     return graph, features, interactions

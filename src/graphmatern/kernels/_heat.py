@@ -21,7 +21,7 @@ __all__ = ["heat_flow"]
 
 
 def heat_flow(graph: Graph, v: ArrayLike, time: float, *, normalized: bool = False) -> NDArray[np.float64]:
-    """Let values flow as heat does: exp(−τΔ) v, the solution of dφ/dt + Δφ = 0 at time τ.
+    """Let values spread like heat: exp(−τΔ) v, the solution of dφ/dt + Δφ = 0 at time τ.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def heat_flow(graph: Graph, v: ArrayLike, time: float, *, normalized: bool = Fal
 
     Notes
     -----
-    A Chebyshev series, exact to rounding, of about √(τ λ_max) products with the Laplacian; where dense
-    eigenpairs would be cheaper, those. On a graph with node masses A this is the flow of A^(1/2) times a function on
+    Computed by a Chebyshev series, exact to rounding, of about √(τ λ_max) products with the Laplacian, or by dense
+    eigenpairs if these are cheaper. On a graph with node masses A this is the flow of A^(1/2) times a function on
     the nodes: Δ is the symmetric Laplacian A^(−1/2) (D − W) A^(−1/2).
 
     Examples

@@ -31,14 +31,14 @@ class Matern(SpectralKernel):
     ----------
     nu : float or None
         Smoothness ν > 0. On a graph that approximates a d-dimensional space, ν − d/2 is the smoothness
-        of the Matérn kernel there. None leaves the choice to a fit: learned from 1.5 on, or the best of 1, 2, 3 on
-        the Markov engine, where others would take longer.
+        of the Matérn kernel there. None leaves the choice to the fit: ν is learned starting from 1.5, or, with the
+        Markov engine, is the best of 1, 2 and 3, as other values would take longer.
     lengthscale : float
         Lengthscale κ > 0. See `BoundKernel.range` for what it means on a given graph.
     variance : float
         Prior variance σ² > 0, averaged over the nodes.
     fixed : iterable of str
-        Parameters that are held while the others are learned.
+        Parameters that are held fixed while the others are learned.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Matern(SpectralKernel):
         self.__dict__["_chooses_nu"] = nu is None
         if nu is None and "nu" in self.fixed:
             faults = FaultList("no Matern was made", KernelError)
-            raise faults.raise_now("fixed", "must not hold `nu` where that is None", "'nu'", "Give `nu` a value.")
+            raise faults.raise_now("fixed", "must not hold `nu` if that is None", "'nu'", "Give `nu` a value.")
 
     @property
     def chooses_nu(self) -> bool:
@@ -103,11 +103,11 @@ class Diffusion(SpectralKernel):
     Parameters
     ----------
     lengthscale : float
-        Lengthscale κ > 0; κ²/2 is the time for which heat has spread.
+        Lengthscale κ > 0; κ²/2 is the time for which heat spreads.
     variance : float
         Prior variance σ² > 0, averaged over the nodes.
     fixed : iterable of str
-        Parameters that are held while the others are learned.
+        Parameters that are held fixed while the others are learned.
 
     Examples
     --------
@@ -152,7 +152,7 @@ class RandomWalk(_NormalizedKernel):
     variance : float
         Prior variance σ² > 0, averaged over the nodes.
     fixed : iterable of str
-        Parameters that are held while the others are learned.
+        Parameters that are held fixed while the others are learned.
 
     Examples
     --------
@@ -182,7 +182,7 @@ class RandomWalk(_NormalizedKernel):
         )
         laziness = numbers.get("laziness", 1.0)
         if len(faults) == before and self.steps % 2 == 1 and laziness < 0.5:
-            rule = "must be at least 1/2 where `steps` is odd, else the kernel is not positive semi-definite"
+            rule = "must be at least 1/2 if `steps` is odd, or the kernel is not positive semi-definite"
             faults.add("laziness", rule, f"{laziness!r} with steps={self.steps}", "Raise it, or use an even number.")
 
     def psi(self, eigenvalues: torch.Tensor) -> torch.Tensor:
@@ -203,7 +203,7 @@ class InverseCosine(_NormalizedKernel):
     variance : float
         Prior variance σ² > 0, averaged over the nodes.
     fixed : iterable of str
-        ``("variance",)`` holds it.
+        ``("variance",)`` holds it fixed.
 
     Examples
     --------

@@ -64,7 +64,7 @@ class Likelihood(Parameterized, ABC):
     Parameters
     ----------
     fixed : iterable of str
-        Parameters that are held while others are learned.
+        Parameters that are held fixed while others are learned.
     n_points : int
         Points of the quadrature.
     """

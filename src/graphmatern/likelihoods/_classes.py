@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch.autograd.function import once_differentiable
 from torch.special import log_ndtr
 
@@ -146,7 +147,7 @@ class _PerClass(Categorical):
 
     def __init__(self, n_classes: int) -> None:
         faults = FaultList(f"no {type(self).__name__} was made", LikelihoodError)
-        check_whole("n_classes", n_classes, faults, minimum=2, remedy="There must be a choice.")
+        check_whole("n_classes", n_classes, faults, minimum=2, remedy="Give at least two classes.")
         faults.raise_if_any()
         super().__init__()
         self.n_classes = self.n_latents = int(n_classes)
@@ -182,8 +183,8 @@ class MultinomialProbit(_PerClass):
     """The class for which f_c + ε_c is largest, with independent ε ~ N(0, 1): one latent process for each class.
 
     With two classes this is probit regression on (f_1 − f_0) / √2. Its sites keep the correlation between classes
-    (`graphmatern.inference.sites.classes`), which only they make up: each observation says that some differences of
-    processes are positive, and nothing of their level.
+    (`graphmatern.inference.sites.classes`): each observation says that some differences of processes are positive, and
+    nothing about their level.
 
     Parameters
     ----------
@@ -240,18 +241,49 @@ class MultinomialProbit(_PerClass):
         covariance : ndarray, shape (n, n_classes, n_classes)
             Between them.
         """
-        found = np.empty(mean.shape)
-        spread = covariance + np.eye(self.n_classes)
+        nothing = np.zeros((len(mean), 0, self.n_classes))
+        return self._shares(mean, covariance, nothing, np.zeros((len(mean), 0, 0)))
+
+    def probabilities_beside(
+        self, labels: NDArray[np.int64], mean: NDArray[np.float64], covariance: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Predictive probabilities where one label is known, which the moments know nothing of; (n, n_classes).
+
+        Parameters
+        ----------
+        labels : ndarray of int64, shape (n,)
+            Codes of the known labels.
+        mean : ndarray, shape (n, n_classes)
+            Of the latent processes given all else.
+        covariance : ndarray, shape (n, n_classes, n_classes)
+            Between them.
+        """
+        known = np.stack([differences(self.n_classes, c) for c in range(self.n_classes)])[labels]
+        return self._shares(mean, covariance, known, known @ known.transpose(0, 2, 1))
+
+    def _shares(
+        self,
+        mean: NDArray[np.float64],
+        covariance: NDArray[np.float64],
+        known: NDArray[np.float64],
+        noise: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Probabilities of classes together with known differences that are positive, (n, k, n_classes), and noise."""
+        found, k = np.empty(mean.shape), known.shape[1]
 
         def find(c: int, _worker: int = 0) -> None:
             ahead = differences(self.n_classes, c)
+            every = np.concatenate([known, np.broadcast_to(ahead, (len(mean), *ahead.shape))], axis=1)
+            spread = every @ covariance @ every.transpose(0, 2, 1)
+            spread[:, :k, :k] += noise
+            spread[:, k:, k:] += ahead @ ahead.T
             # Probabilities are stationary where updates end, so that their errors are squares of the tolerance.
-            conditions = orthant(mean @ ahead.T, ahead @ spread @ ahead.T, tolerance=1e-4)
-            found[:, c] = np.exp(conditions.log_probability)
+            conditions = orthant(np.einsum("nkc,nc->nk", every, mean), spread, tolerance=1e-4)
+            found[:, c] = conditions.log_probability
 
         with Crew(available_threads() if len(mean) >= _MANY_NODES else 1) as crew, single_threaded_blas():
             crew.run(self.n_classes, find)
-        return np.asarray(found / found.sum(axis=1, keepdims=True))
+        return np.asarray(softmax(found, axis=1))
 
 
 def differences(n_classes: int, label: int) -> NDArray[np.float64]:
@@ -282,7 +314,7 @@ class _WithDerivatives(torch.autograd.Function):
 class RobustMax(_PerClass):
     """The class whose latent process is largest, except that labels are wrong with probability ε.
 
-    p(y | f) = 1 − ε where f_y is the largest, ε / (n_classes − 1) elsewhere. Expectations need the probability that
+    p(y | f) = 1 − ε if f_y is the largest, otherwise ε / (n_classes − 1). Expectations need the probability that
     f_y is the largest of independent Gaussians: one integral, of a product of distribution functions, by quadrature.
 
     Parameters

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import scipy
 import torch
-from scipy import stats
 from scipy.special import expit, logit
 
 from graphmatern._parameters import Parameter, half_open_unit, positive
@@ -35,7 +35,7 @@ class ZeroInflatedPoisson(Counts):
     zeros : float
         Share of excess zeros, in [0, 1).
     fixed : iterable of str
-        ``("zeros",)`` holds it.
+        ``("zeros",)`` holds it fixed.
 
     Examples
     --------
@@ -94,8 +94,8 @@ class _InflatedPoisson:
     """A frozen distribution with what `Numeric` asks of one: `cdf`, `rvs`, and of which kind it is."""
 
     def __init__(self, zeros: float, rate: Floats) -> None:
-        self._zeros, self._poisson = zeros, stats.poisson(rate)
-        self.dist = stats.poisson
+        self._zeros, self._poisson = zeros, scipy.stats.poisson(rate)
+        self.dist = scipy.stats.poisson
 
     def cdf(self, y: Any) -> Any:
         """Probability of at most y."""
@@ -115,7 +115,7 @@ class GammaNoise(Numeric):
     dispersion : float
         Squared coefficient of variation: the standard deviation of y is √dispersion times its mean.
     fixed : iterable of str
-        ``("dispersion",)`` holds it.
+        ``("dispersion",)`` holds it fixed.
 
     Examples
     --------
@@ -180,7 +180,7 @@ class GammaNoise(Numeric):
     def given(self, f: Floats) -> Any:
         """The gamma distribution of mean e^f."""
         shape = 1.0 / self.dispersion.item()
-        return stats.gamma(shape, scale=self.response(f) / shape)
+        return scipy.stats.gamma(shape, scale=self.response(f) / shape)
 
 
 def join_trials(successes: Any, trials: Any) -> Any:
@@ -215,17 +215,17 @@ class Binomial(Numeric):
         super().__init__()
 
     def typical_latent(self, y: Floats, exposure: Floats) -> float:
-        """Logit of the share of successes."""
+        """Logit of the share of successes, with one more success and failure, as there may be none."""
         del exposure
         successes, trials = split_trials(y)
-        return float(logit((successes.sum() + 0.5) / (trials.sum() + 1.0)))
+        return float(logit((successes.sum() + 1.0) / (trials.sum() + 2.0)))
 
     def observation_cdf(self, y: Floats, mean: Floats, variance: Floats) -> Floats:
         """Of as many trials as ``y`` has, by quadrature; see `Numeric.observation_cdf`."""
         successes, trials = split_trials(y)
         nodes, weights = self.quadrature
         share = expit(mean + np.sqrt(variance) * nodes[:, None])
-        return np.asarray(weights @ stats.binom.cdf(successes, np.maximum(trials, 1.0), share))
+        return np.asarray(weights @ scipy.stats.binom.cdf(successes, np.maximum(trials, 1.0), share))
 
     def note_faults(self, y: Floats, faults: FaultList) -> None:
         """Note as faults what are not whole numbers of successes, at most as many as trials."""
@@ -286,4 +286,4 @@ class Binomial(Numeric):
 
     def given(self, f: Floats) -> Any:
         """A single trial."""
-        return stats.bernoulli(expit(f))
+        return scipy.stats.bernoulli(expit(f))

@@ -8,10 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+import scipy
 import torch
-from scipy import stats
-from scipy.interpolate import CubicHermiteSpline
-from scipy.special import ndtr, pdtr, stdtr
+from scipy.special import ndtr, ndtri, pdtr, stdtr
 
 from graphmatern._parameters import Domain, Parameter, positive
 from graphmatern._validation import describe_rows
@@ -34,7 +33,7 @@ _FAR, _WORTH_A_TABLE = 12.0, 20_000  # where tables of t end, and values from wh
 _LARGEST_GRID = 1000  # nodes of the trapezoidal rule over the scales of a mixture
 _NEARLY_GAUSSIAN = 1e4  # degrees of freedom, beyond which the difference is not worth a finer grid
 above_two = Domain(
-    "must be above 2, so that there is a variance, and at most 1e100",
+    "must be above 2, so that the variance is finite, and at most 1e100",
     lambda value: 2.0 < value <= 1e100,
     lambda value: torch.log(value - 2.0),
     lambda free: 2.0 + torch.exp(free),
@@ -110,7 +109,7 @@ class Numeric(Likelihood):
             centre, spread = (one.numpy() for one in self.observation_moments(*moments))
         nodes, weights = self.quadrature
         f = mean + np.sqrt(variance) * nodes[:, None]
-        whole = isinstance(self.given(f[:1]).dist, stats.rv_discrete)
+        whole = isinstance(self.given(f[:1]).dist, scipy.stats.rv_discrete)
         return find_quantile(lambda y: np.asarray(weights @ self.cdf_given(y, f)), level, centre, spread, whole=whole)
 
     def observation_cdf(self, y: Floats, mean: Floats, variance: Floats) -> Floats:
@@ -135,7 +134,7 @@ class Gaussian(Numeric):
     noise : float
         Variance of the noise.
     fixed : iterable of str
-        ``("noise",)`` holds it.
+        ``("noise",)`` holds it fixed.
 
     Examples
     --------
@@ -179,7 +178,7 @@ class Gaussian(Numeric):
 
     def observation_quantile(self, level: float, mean: Floats, variance: Floats) -> Floats:
         """In closed form; see `Numeric.observation_quantile`."""
-        return np.asarray(stats.norm.ppf(level, mean, np.sqrt(variance + self.noise.item())))
+        return np.asarray(mean + np.sqrt(variance + self.noise.item()) * ndtri(level))
 
     def observation_cdf(self, y: Floats, mean: Floats, variance: Floats) -> Floats:
         """In closed form; see `Numeric.observation_cdf`."""
@@ -187,7 +186,7 @@ class Gaussian(Numeric):
 
     def given(self, f: Floats) -> Any:
         """N(f, noise)."""
-        return stats.norm(f, math.sqrt(self.noise.item()))
+        return scipy.stats.norm(f, math.sqrt(self.noise.item()))
 
 
 class StudentT(Numeric):
@@ -200,7 +199,7 @@ class StudentT(Numeric):
     df : float
         Degrees of freedom, above 2; the fewer, the heavier the tails.
     fixed : iterable of str
-        Parameters that are held while others are learned.
+        Parameters that are held fixed while others are learned.
 
     Examples
     --------
@@ -263,15 +262,15 @@ class StudentT(Numeric):
 
     def given(self, f: Floats) -> Any:
         """The t distribution around f."""
-        return stats.t(self.df.item(), f, self.scale.item())
+        return scipy.stats.t(self.df.item(), f, self.scale.item())
 
 
 @lru_cache(maxsize=256)
-def _t_shares(df: float) -> CubicHermiteSpline:
+def _t_shares(df: float) -> scipy.interpolate.CubicHermiteSpline:
     """Distribution function of t at sinh(u), as a function of u: to 1e-10, and several times as fast."""
     u = np.linspace(-_FAR, _FAR, 4097)
-    density = np.exp(stats.t.logpdf(np.sinh(u), df)) * np.cosh(u)
-    return CubicHermiteSpline(u, stdtr(df, np.sinh(u)), density)
+    density = np.exp(scipy.stats.t.logpdf(np.sinh(u), df)) * np.cosh(u)
+    return scipy.interpolate.CubicHermiteSpline(u, stdtr(df, np.sinh(u)), density)
 
 
 def _t_constant(df: torch.Tensor, squared_scale: torch.Tensor) -> torch.Tensor:
@@ -316,8 +315,8 @@ class Counts(Numeric):
     in_own_units: ClassVar[bool] = True
 
     def typical_latent(self, y: Floats, exposure: Floats) -> float:
-        """Log of the average rate."""
-        return math.log((float(y.sum()) + 0.5) / float(exposure.sum()))
+        """Log of the rate with one more event than there were, as there may be none."""
+        return math.log((float(y.sum()) + 1.0) / float(exposure.sum()))
 
     def note_faults(self, y: Floats, faults: FaultList) -> None:
         """Note as faults what is not a count."""
@@ -390,7 +389,7 @@ class Poisson(Counts):
 
     def given(self, f: Floats) -> Any:
         """The Poisson distribution of rate e^f."""
-        return stats.poisson(np.minimum(self.response(f), 1e15))
+        return scipy.stats.poisson(np.minimum(self.response(f), 1e15))
 
 
 class NegativeBinomial(Counts):
@@ -399,9 +398,9 @@ class NegativeBinomial(Counts):
     Parameters
     ----------
     dispersion : float
-        0 would be Poisson's.
+        0 corresponds to Poisson counts.
     fixed : iterable of str
-        ``("dispersion",)`` holds it.
+        ``("dispersion",)`` holds it fixed.
 
     Examples
     --------
@@ -433,4 +432,4 @@ class NegativeBinomial(Counts):
     def given(self, f: Floats) -> Any:
         """The negative binomial distribution of mean e^f."""
         shape = 1.0 / self.dispersion.item()
-        return stats.nbinom(shape, shape / (shape + np.minimum(self.response(f), 1e15)))
+        return scipy.stats.nbinom(shape, shape / (shape + np.minimum(self.response(f), 1e15)))

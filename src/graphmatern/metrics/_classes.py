@@ -55,12 +55,17 @@ def accuracy(y: Sequence[Any], predicted: Sequence[Any]) -> float:
     if len(truth) != len(guess) or not truth:
         faults = FaultList("no score", TableError)
         received = f"{len(guess)} for {len(truth)}"
-        raise faults.raise_now("predicted", "must have one prediction per label, of at least one", received, "Check.")
+        raise faults.raise_now(
+            "predicted",
+            "must have one prediction per label, and at least one",
+            received,
+            "Pass arrays of equal length.",
+        )
     return float(np.mean([own == its for own, its in zip(truth, guess, strict=True)]))
 
 
 def log_loss(y: Sequence[Any], probabilities: ArrayLike, classes: Sequence[Any]) -> float:
-    """Average negative log probability of the true labels, in nats; less is better.
+    """Average negative log probability of the true labels, in nats; lower is better.
 
     Parameters
     ----------
@@ -124,7 +129,7 @@ def reliability_curve(
 def expected_calibration_error(
     y: Sequence[Any], probabilities: ArrayLike, classes: Sequence[Any], n_bins: int = 10
 ) -> float:
-    """Average distance between confidence and accuracy over the bins of a `reliability_curve`; less is better.
+    """Average distance between confidence and accuracy over the bins of a `reliability_curve`; lower is better.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ def rmse(y: ArrayLike, mean: ArrayLike) -> float:
 
 
 def r2(y: ArrayLike, mean: ArrayLike) -> float:
-    """Share of the variance of ``y`` that predictions explain; 1 is perfect, 0 is what the mean of ``y`` reaches.
+    """Share of the variance of ``y`` that predictions explain; 1 is perfect, 0 as good as predicting the mean of ``y``.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def r2(y: ArrayLike, mean: ArrayLike) -> float:
     Returns
     -------
     float
-        NaN where all values are equal and not predicted exactly: the share is undefined.
+        NaN if all values are equal and not predicted exactly: the share is then undefined.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def r2(y: ArrayLike, mean: ArrayLike) -> float:
 
 
 def nlpd(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
-    """Average negative log density of the true values under normal predictions, in nats; less is better.
+    """Average negative log density of the true values under normal predictions, in nats; lower is better.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def nlpd(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
 
 
 def crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
-    """Average continuous ranked probability score of normal predictions, in the units of ``y``; less is better.
+    """Average continuous ranked probability score of normal predictions, in the units of ``y``; lower is better.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
 
 
 def crps_from_quantiles(y: ArrayLike, quantiles: ArrayLike, levels: ArrayLike) -> float:
-    """Average continuous ranked probability score of predictions given by their quantiles; less is better.
+    """Average continuous ranked probability score of predictions given by their quantiles; lower is better.
 
     For predictions that are not normal, such as counts. In the units of ``y``.
 
@@ -150,7 +150,7 @@ def crps_from_quantiles(y: ArrayLike, quantiles: ArrayLike, levels: ArrayLike) -
         Quantiles of new observations, one array like ``y`` per level.
     levels : array_like, shape (n_levels,)
         Their probabilities, increasing, between 0 and 1. Evenly spaced ones, (k − ½) / n for k = 1 to n, are best;
-        the tails beyond the first and the last are not seen, so the score is a little low with few levels.
+        the tails beyond the first and the last are ignored, so the score is a little low with few levels.
 
     Notes
     -----
@@ -176,7 +176,7 @@ def crps_from_quantiles(y: ArrayLike, quantiles: ArrayLike, levels: ArrayLike) -
 
 
 def crps_from_draws(y: ArrayLike, draws: ArrayLike) -> float:
-    """Average continuous ranked probability score of predictions given by draws from them; less is better.
+    """Average continuous ranked probability score of predictions given by draws from them; lower is better.
 
     For predictions that are not normal, such as counts. In the units of ``y``.
 
@@ -185,7 +185,7 @@ def crps_from_draws(y: ArrayLike, draws: ArrayLike) -> float:
     y : array_like, any shape
         True values; NaN cells are dropped.
     draws : array_like, shape (n_draws, ...)
-        Independent draws of new observations, at least two; hundreds for two digits.
+        Independent draws of new observations, at least two; two correct digits take hundreds.
 
     Notes
     -----
@@ -224,7 +224,7 @@ def _beside(y: ArrayLike, predicted: ArrayLike, name: str, count: int, faults: F
 
 
 def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.95) -> float:
-    """Share of the true values inside central intervals; near ``level`` where predictions are calibrated.
+    """Share of the true values inside central intervals; near ``level`` if predictions are calibrated.
 
     Parameters
     ----------
@@ -245,12 +245,12 @@ def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.95)
 
 
 def calibration_curve(pit: ArrayLike, levels: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """Shares of values inside their central intervals, and where they should lie.
+    """Shares of values inside their central intervals, and the range in which they should be.
 
     Parameters
     ----------
     pit : array_like, shape (n,)
-        Probabilities that predictions gave to less than each value (probability integral transforms).
+        Probabilities that predictions gave to values below each observed one (probability integral transforms).
     levels : array_like, shape (n_levels,)
         Probabilities of the intervals.
 

@@ -1,4 +1,4 @@
-"""Pictures of graphs, of functions on their nodes and of what was learned: axes in, axes out."""
+"""Plots of graphs, of functions on their nodes and of fitted models; functions take axes and return axes."""
 
 from graphmatern.plotting._carriageways import carriageway_shifts
 from graphmatern.plotting._colours import UNSURE, colour_limits, find_colours

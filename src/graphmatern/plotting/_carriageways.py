@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.spatial import cKDTree
+import scipy
 
 from graphmatern.plotting._layout import find_layout
 
@@ -51,7 +51,9 @@ def _find_shifts(graph: Graph) -> Floats | None:
     if not reach > 0:
         return None
     edge, points, along = _sampled(lines, lengths, reach)
-    distance, near = cKDTree(points).query(points, k=min(_NEIGHBOURS, len(points)), distance_upper_bound=reach)
+    distance, near = scipy.spatial.cKDTree(points).query(
+        points, k=min(_NEIGHBOURS, len(points)), distance_upper_bound=reach
+    )
     near = np.minimum(near, len(points) - 1)
     offset = points[near] - points[:, None]
     across = np.column_stack([-along[:, 1], along[:, 0]])

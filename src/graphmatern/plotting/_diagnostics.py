@@ -34,7 +34,7 @@ def plot_calibration(
     Parameters
     ----------
     y : array_like, shape (n,)
-        Values that the predictions did not know, such as ``y`` of ``model.loo()``.
+        Values that the predictions have not seen, such as ``y`` of ``model.loo()``.
     mean, std : array_like, shape (n,)
         Their predictions, with standard deviations of observations.
     ax : Axes, optional
@@ -46,7 +46,7 @@ def plot_calibration(
     -------
     Axes
         The grey band holds the curve of an ideal model with probability 95 % at each level, were the values
-        independent of each other; those of neighbours are not, and stray further.
+        independent of each other; neighbouring values are not, and stray further.
 
     Examples
     --------
@@ -59,7 +59,9 @@ def plot_calibration(
     spread = as_numbers(std, "std", faults, minimum=0.0, above=True)
     if values.ndim != 1 or not len(values) or not values.shape == centre.shape == spread.shape:
         received = f"shapes {values.shape}, {centre.shape}, {spread.shape}"
-        faults.add("y", "must be one-dimensional, and `mean` and `std` like it", received, "One of each per value.")
+        faults.add(
+            "y", "must be one-dimensional, and `mean` and `std` of the same shape", received, "One of each per value."
+        )
     faults.raise_if_any()
     ax = new_axes(ax)
     levels = np.linspace(0.0, 1.0, 101)
@@ -85,7 +87,7 @@ def plot_spectrum(bound: BoundKernel, ax: Axes | None = None, *, label: str | No
         Where to draw; a new figure by default. Curves of several kernels may share axes.
     label : str, optional
         Name of the curve, for a legend; by default the kernel with the number of eigenpairs that hold 99 % of its
-        variance: so many are enough for the spectral engine.
+        variance, which are enough for the spectral engine.
 
     Returns
     -------

@@ -33,8 +33,8 @@ def plot_graph(graph: Graph, ax: Axes | None = None) -> Axes:
     ----------
     graph : Graph
         The graph. Positions in three dimensions are seen from above and to the side. Without positions, or with more
-        dimensions, it is laid out so that distances along edges are kept as far as the plane allows. Areas of the
-        nodes are drawn beneath the edges between them.
+        dimensions, a layout is computed that preserves distances along edges as well as possible in the plane. Areas of
+        the nodes are drawn beneath the edges between them.
     ax : Axes, optional
         Where to draw; a new figure by default.
 
@@ -70,10 +70,10 @@ def plot_field(
     Parameters
     ----------
     graph : Graph
-        The graph; see `plot_graph` for where its nodes are drawn. Where it has areas (`Graph.from_polygons`,
-        `Graph.with_areas`) these are coloured instead.
+        The graph; see `plot_graph` for where its nodes are drawn. If it has areas (`Graph.from_polygons`,
+        `Graph.with_areas`), these are coloured instead.
     values : array_like, tensor, Series or mapping, shape (n_nodes,)
-        The function, in node order or by node name. Where it is NaN or missing, the map is grey.
+        The function, in node order or by node name. Nodes with NaN or without a value are grey.
     ax : Axes, optional
         Where to draw; a new figure by default.
     label : str
@@ -90,7 +90,7 @@ def plot_field(
     Returns
     -------
     Axes
-        A bar gives the scale where it is known; a map with a computed layout says so.
+        A bar shows the scale if it is known; a map with a computed layout says so.
 
     Examples
     --------
@@ -123,22 +123,23 @@ def plot_risk(
     title: str = "",
     cmap: str | Colormap = "RdBu_r",
 ) -> Axes:
-    """Draw relative risks as colours on a logarithmic scale around 1: twice and half the risk are equally strong.
+    """Draw relative risks as colours on a logarithmic scale around 1: double and half the risk are equally strong.
 
     Parameters
     ----------
     graph : Graph
-        The graph. Its areas are coloured where it has them (`Graph.from_polygons`, `Graph.with_areas`), else its nodes.
+        The graph. Its areas are coloured if it has any (`Graph.from_polygons`, `Graph.with_areas`), otherwise its
+        nodes.
     risk : array_like, tensor, Series or mapping, shape (n_nodes,)
-        Relative risks, in node order or by node name, such as the means of `GraphGPRegressor.risk_table`. Where they
-        are NaN or missing, the map is grey.
+        Relative risks, in node order or by node name, such as the means of `GraphGPRegressor.risk_table`. Nodes
+        with NaN or without a value are grey.
     ax : Axes, optional
         Where to draw; a new figure by default.
     label : str
         Text at the colour bar.
     largest : float, optional
         Risk at the upper end of the colour bar; its inverse is at the lower end. By default 98 % of the risks lie
-        between, and arrows show that others lie beyond.
+        between, and arrows show that there are others beyond.
     title : str
         What the map shows, and when.
     cmap : str or Colormap

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy
 import scipy.sparse as sp
-from scipy.spatial import cKDTree
 
 from graphmatern.graph import centres_of
 
@@ -197,7 +197,7 @@ def _spread(places: Floats, graph: Graph) -> Floats:
     joined = sp.csr_array((np.ones(graph.weights.nnz), graph.weights.indices, graph.weights.indptr), shape=(n, n))
     neighbours: Floats = joined.sum(axis=1)
     for step in np.linspace(0.6, 0.0, _STEPS, endpoint=False):
-        pairs = cKDTree(places).query_pairs(2.0, output_type="ndarray")
+        pairs = scipy.spatial.cKDTree(places).query_pairs(2.0, output_type="ndarray")
         apart = places[pairs[:, 0]] - places[pairs[:, 1]]
         push = apart / np.maximum((apart**2).sum(axis=1), 1e-3)[:, None]
         force = (joined @ places - neighbours[:, None] * places) / np.sqrt(neighbours)[:, None]

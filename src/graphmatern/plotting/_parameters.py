@@ -39,7 +39,7 @@ def plot_hyperparameters(
     axes : ndarray of Axes, shape (d, d), optional
         Where to draw; a new figure by default.
     mode : mapping of str to float, optional
-        The most likely values, which get a line.
+        The most likely values, drawn as lines.
 
     Returns
     -------
@@ -63,7 +63,9 @@ def plot_hyperparameters(
     share = np.ones(count) if weights is None else as_numbers(weights, "weights", faults, minimum=0.0)
     if not count or share.shape != (count,):
         received = ", ".join(f"{name} {one.shape}" for name, one in numbers.items()) or "none"
-        faults.add("values", "must be arrays of one length, and `weights` like them", received, "One per point.")
+        faults.add(
+            "values", "must be arrays of one length, and `weights` of the same length", received, "One per point."
+        )
     faults.raise_if_any()
     share = share / share.sum()
     names, d = list(numbers), len(numbers)
@@ -106,12 +108,12 @@ def _draw_marginal(ax: Axes, logs: NDArray[np.float64], share: NDArray[np.float6
 
 
 def plot_pit(pit: ArrayLike, ax: Axes | None = None, *, n_bins: int = 10, label: str | None = None) -> Axes:
-    """Draw the histogram of probability integral transforms: flat where predictions are calibrated.
+    """Draw the histogram of probability integral transforms: flat if predictions are calibrated.
 
     Parameters
     ----------
     pit : array_like, shape (n,)
-        Probabilities that predictions gave to less than what was observed, such as ``model.loo()["pit"]``.
+        Probabilities that predictions gave to values below the observed ones, such as ``model.loo()["pit"]``.
     ax : Axes, optional
         Where to draw; a new figure by default.
     n_bins : int
@@ -123,7 +125,7 @@ def plot_pit(pit: ArrayLike, ax: Axes | None = None, *, n_bins: int = 10, label:
     -------
     Axes
         A hump in the middle means that predictions are underconfident, peaks at both ends that they are overconfident.
-        The grey band holds a bar of an ideal model with probability 95 %, were the values independent of each other.
+        The grey band holds a bar of an ideal model with probability 95 %, if the values were independent.
 
     Examples
     --------

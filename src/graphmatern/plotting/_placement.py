@@ -43,18 +43,19 @@ def plot_placement(
     table : DataFrame
         What `place_sensors`, `remove_sensors` or ``classifier.suggest`` returned.
     axes : Axes or sequence of two Axes, optional
-        Where to draw; a new figure by default. A single one gets the map alone.
+        Where to draw; a new figure by default. A single one shows the map alone.
     values : array_like or Series, shape (n_nodes,), optional
         Colours of the map, such as the standard deviations before; grey by default.
     label : str
         What the colours are, with their unit.
     existing : sequence of hashable, optional
-        Names of nodes with sensors already, which get a ring.
+        Names of nodes that already have sensors; they get a ring.
 
     Returns
     -------
     ndarray of Axes
-        The map, and the curve: standard deviations that remain, on average and at most, or scores of suggestions.
+        The map, and the curve of the remaining standard deviations, on average and at most, or of scores of
+        suggestions.
 
     Examples
     --------

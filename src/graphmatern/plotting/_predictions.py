@@ -35,7 +35,7 @@ def _chosen_axes(axes: Sequence[Axes] | None, ax: Axes | None) -> NDArray[Any]:
     faults = FaultList("nothing was drawn", InputError)
     if ax is not None:
         if axes is not None:
-            raise faults.raise_now("ax", "must be left out where `axes` are given", "both", "Give one of the two.")
+            raise faults.raise_now("ax", "must be left out if `axes` are given", "both", "Give one of the two.")
         single = np.empty(1, dtype=object)
         single[0] = ax
         return single
@@ -142,14 +142,14 @@ def plot_classes(
     probabilities : array_like or DataFrame, shape (n_nodes, n_classes)
         Probability of every class, in node order or by node name.
     classes : sequence of hashable, length n_classes
-        Names of the classes. Of two, the probability of the second is drawn instead.
+        Names of the classes. With two, the probability of the second is drawn instead.
     axes : sequence of two Axes, optional
         Where to draw; a new figure by default.
     ax : Axes, optional
         Where to draw the classes alone.
     cmap : str or Colormap, optional
-        Colour map of the classes, or of the probability of the second of two: of a map of few colours, such as "tab10",
-        the first ones are used. By default colours that readers with any kind of colour vision can tell apart.
+        Colour map of the classes, or of the probability of the second of two: the first colours of a map of few, such
+        as "tab10", are used. By default colours that can be told apart with any kind of colour vision.
     marked : sequence of hashable, optional
         Names of the nodes with a label, which get a ring.
 
@@ -170,7 +170,7 @@ def plot_classes(
     if share.ndim != 2 or share.shape[1] != len(classes) or len(classes) < 2:
         faults = FaultList("nothing was drawn", InputError)
         rule = f"must have shape ({graph.n_nodes}, {max(len(classes), 2)})"
-        raise faults.raise_now("probabilities", rule, f"shape {share.shape}", "One column per class, two at least.")
+        raise faults.raise_now("probabilities", rule, f"shape {share.shape}", "One column per class, at least two.")
     pair = _chosen_axes(axes, ax)
     if len(classes) == 2:
         plot_field(graph, share[:, 1], pair[0], cmap=cmap or "cividis", limits=(0.0, 1.0), marked=marked)

@@ -37,7 +37,7 @@ def plot_series(
     mean : array_like, shape (n_times,)
         Predictions.
     std : array_like, shape (n_times,), optional
-        Their standard deviations; not needed where ``band`` is given.
+        Their standard deviations; not needed if ``band`` is given.
     ax : Axes, optional
         Where to draw; a new figure by default.
     band : tuple of array_like, each of shape (n_times,), optional

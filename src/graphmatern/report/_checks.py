@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["class_checks", "number_checks", "range_check"]
 
 _BINS = 10
-_FEW = 8  # values: of fewer, no curve is worth looking at
+_FEW = 8  # values: with fewer, a curve says nothing
 _WHOLE = 2_000  # nodes up to which correlations are measured on the whole graph
 _PART = 1_000  # nodes of the neighbourhood where they are measured otherwise
 
@@ -33,7 +33,7 @@ def number_checks(pit: ArrayLike, level: float = 0.95) -> dict[str, Any]:
     pit : array_like, shape (n,)
         Probability integral transforms, such as ``model.loo()["pit"]``; NaN is left out.
     level : float
-        The interval of which the verdict speaks.
+        Probability of the interval that the verdict is about.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def number_checks(pit: ArrayLike, level: float = 0.95) -> dict[str, Any]:
     return {
         "calibration": {
             "title": "Intervals cover what they claim",
-            "words": "The line should follow the dashed one; the grey band is what chance alone explains.",
+            "words": "The line should follow the dashed one; deviations within the grey band may be chance.",
             "x": "probability of the interval",
             "y": "share of values inside",
             "level": _rounded(levels),
@@ -75,8 +75,8 @@ def number_checks(pit: ArrayLike, level: float = 0.95) -> dict[str, Any]:
             "high": _rounded(high),
         },
         "pit": {
-            "title": "Values are spread evenly over their predictions",
-            "words": "Flat is good. A hump means overcautious, peaks at both ends overconfident, a slope biased.",
+            "title": "Values spread evenly over their predictions",
+            "words": "Flat is good. A hump means too cautious, peaks at both ends overconfident, a slope biased.",
             "counts": counts.tolist(),
             "low": low_count,
             "high": high_count,
@@ -119,7 +119,7 @@ def class_checks(codes: ArrayLike, shares: ArrayLike) -> dict[str, Any]:
     return {
         "calibration": {
             "title": "Probabilities mean what they say",
-            "words": "The line should follow the dashed one; the grey band is what chance alone explains.",
+            "words": "The line should follow the dashed one; deviations within the grey band may be chance.",
             "x": "probability of the predicted class",
             "y": "share of predictions that are right",
             "level": _rounded(confidence),
@@ -157,7 +157,7 @@ def range_check(kernel: Kernel, graph: Graph, *, normalized: bool, unit: str) ->
     )
     words += f", a tenth after {tenth}." if np.isfinite(found.tenth) else "."
     distance = np.concatenate([[0.0], table["distance"]])
-    # Where hardly any correlation is left, there is nothing to see.
+    # Beyond the reach of correlation there is nothing to see.
     end = max(3, int(np.searchsorted(distance, 3.0 * found.tenth)) + 1)
     columns = {name: np.concatenate([[1.0], table[name]])[:end] for name in ("low", "median", "high")}
     return {

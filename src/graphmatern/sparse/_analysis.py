@@ -68,6 +68,13 @@ class Layout:
         self._max_below = int(below.max(initial=0))
         self._room = int(max((below * np.diff(structure.start)).max(initial=0), SMALL_FRONT**2))
 
+    @cached_property
+    def _panel_diagonal(self) -> NDArray[np.int64]:
+        """Places (n,) of the diagonal in matrices stored in panels, in the order of the factor."""
+        tree = self._structure
+        column = np.arange(self.n) - tree.start[tree.supernode]
+        return np.asarray(tree.panel[tree.supernode] + column * (tree.height[tree.supernode] + np.int64(1)))
+
     @property
     def working_entries(self) -> int:
         """Entries of the working memory: the stacks, and room for one block of a front for each thread."""
@@ -348,14 +355,14 @@ def early_cost(
 
 
 def least_cost(pattern: spmatrix | sparray, *, enough: float) -> tuple[Cost, bool]:
-    """Predict the cost of factorising matrices of a pattern, or a lower bound where that is plenty already.
+    """Predict the cost of factorising matrices of a pattern, or a lower bound if that is already too much.
 
     Parameters
     ----------
     pattern : scipy sparse matrix, shape (n, n)
         Its pattern must be symmetric and hold the whole diagonal.
     enough : float
-        Seconds of a factorisation beyond which a lower bound will do.
+        Seconds of a factorisation beyond which a lower bound suffices.
 
     Returns
     -------
@@ -395,7 +402,7 @@ def analyze(
     check : bool
         Whether to check that the pattern is symmetric.
     unknowns : int
-        For how many unknowns at each row the supernodes are meant, with `BlockAnalysis`.
+        Number of unknowns per row for which supernodes are chosen; see `BlockAnalysis`.
 
     Returns
     -------
@@ -404,9 +411,9 @@ def analyze(
     Raises
     ------
     InputError
-        If the pattern or the ordering is at fault.
+        If the pattern or the ordering is invalid.
     ResourceError
-        If the factorisation would exceed a limit; no memory for it has been taken.
+        If the factorisation would exceed a limit; no memory for it has been allocated.
 
     Examples
     --------

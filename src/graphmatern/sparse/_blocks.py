@@ -52,7 +52,7 @@ class BlockAnalysis(Layout):
     Raises
     ------
     ResourceError
-        If the factorisation would not fit; no memory for it has been taken.
+        If the factorisation would not fit; no memory for it has been allocated.
 
     Examples
     --------

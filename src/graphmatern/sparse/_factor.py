@@ -57,8 +57,8 @@ class _Workspace:
 class Factor:
     """The Cholesky factorisation P A Pᵀ = L Lᵀ of a sparse matrix; made by `Analysis.factorize`.
 
-    Different factors, also of the same analysis, may be used from different threads at the same time;
-    calls on one factor wait for each other where they must.
+    Different factors, even of the same analysis, may be used from different threads at the same time; calls on one
+    factor wait for each other if they must.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class Factor:
         Raises
         ------
         NotPositiveDefiniteError
-            As for `update`; values that are not finite end here, too.
+            As for `update`; also for values that are not finite.
         """
         if lower is not None:
             lower = float_buffer(lower, len(self._work.lower), "lower")
@@ -233,7 +233,7 @@ class Factor:
         """
         with self._lock:
             self._require()
-            return float(_solve.log_determinant(self.analysis._structure, self._panels))
+            return 2.0 * float(np.log(self._panels[self.analysis._panel_diagonal]).sum())
 
     def solve(self, b: ArrayLike) -> Floats:
         """Return A⁻¹ b, for b of shape (n,) or (n, k)."""
@@ -379,7 +379,7 @@ class Factor:
         return out
 
     def diagonal_of_inverse(self) -> Floats:
-        """Return the diagonal (n,) of A⁻¹: the marginal variances where A is a precision matrix."""
+        """Return the diagonal (n,) of A⁻¹: the marginal variances if A is a precision matrix."""
         return self.selected_inverse().diagonal()
 
 
@@ -398,14 +398,12 @@ class SelectedInverse:
 
     def diagonal_ordered(self) -> Floats:
         """Return the diagonal (n,) of A⁻¹ in the order of the factor: `diagonal` for hot loops."""
-        out = np.empty(self.analysis.n)
-        _solve.diagonal_ordered(self.analysis._structure, self._panels, out)
-        return out
+        return self._panels[self.analysis._panel_diagonal]
 
     def diagonal(self, out: Floats | None = None) -> Floats:
         """Return the diagonal (n,) of A⁻¹."""
         out = np.empty(self.analysis.n) if out is None else float_buffer(out, self.analysis.n, "out")
-        _solve.diagonal(self.analysis._structure, self._panels, self.analysis.permutation, out)
+        out[self.analysis.permutation] = self.diagonal_ordered()
         return out
 
     def on_pattern(self, out: Floats | None = None) -> Floats:

@@ -75,22 +75,6 @@ def _multiply(
 
 
 @jit
-def _combine(
-    powers: Floats, coefficients: Floats, diagonal: Longs, identity: Floats, extra: Floats, out: Floats
-) -> None:
-    """Out = Σ_j c_j Δ^j + diag(extra), powers (degree, m) in the order of the factor, with c_0 times ``identity``."""
-    degree, m = powers.shape
-    for k in range(m):
-        out[k] = coefficients[1] * powers[0, k]
-    for j in range(1, degree):
-        c = coefficients[j + 1]
-        for k in range(m):
-            out[k] += c * powers[j, k]
-    for i in range(len(diagonal)):
-        out[diagonal[i]] += coefficients[0] * identity[i] + extra[i]
-
-
-@jit
 def _traces(tree: Structure, panels: Floats, powers: Floats, identity: Floats, degree: int) -> Floats:
     """tr(Z Δ^j) for j = 0, ..., degree, with Z symmetric and stored in panels."""
     result = np.zeros(degree + 1)
@@ -147,9 +131,11 @@ def _checked(
     base.sum_duplicates()
     n = base.shape[0]
     if not np.isfinite(base.data).all():
-        faults.add("matrix", "must hold finite numbers", "others", "Look for divisions by zero where it is made.")
+        faults.add(
+            "matrix", "must hold finite numbers", "other values", "Look for divisions by zero in its construction."
+        )
     elif abs(base - base.T).max() > 1e-10 * abs(base).max():
-        faults.add("matrix", "must be symmetric", "different values in mirrored places", "Pass `(A + A.T) / 2`.")
+        faults.add("matrix", "must be symmetric", "different values at mirrored positions", "Pass `(A + A.T) / 2`.")
     if scaling is not None and (np.shape(scaling) != (n,) or not np.isfinite(scaling).all()):
         faults.add("scaling", f"must be {n} finite numbers", f"shape {np.shape(scaling)}", "One per row.")
     faults.raise_if_any()
@@ -170,7 +156,7 @@ class MatrixPolynomial:
     n_threads, memory_limit
         As for `analyze`.
     check : bool
-        Whether to check that the matrix is as it must be; without it, it must be a csr_array with sorted indices.
+        Whether to check the matrix; if not, it must be a csr_array with sorted indices.
 
     Attributes
     ----------
@@ -180,7 +166,7 @@ class MatrixPolynomial:
     Raises
     ------
     ResourceError
-        Where the power or its factor would not fit into memory; it was not formed.
+        If the power or its factor would not fit into memory; it was not formed.
 
     Examples
     --------
@@ -282,7 +268,10 @@ class MatrixPolynomial:
         if extra is not None:
             added = float_buffer(np.asarray(extra, np.float64), self.analysis.n, "extra")
             added = added if ordered else added[self.analysis.permutation]
-        _combine(self._powers, terms, self._diagonal, self._identity, added, out)
+        np.multiply(self._powers[0], terms[1], out=out)
+        for power, term in zip(self._powers[1:], terms[2:], strict=True):
+            out += term * power
+        out[self._diagonal] += terms[0] * self._identity + added
         return out
 
     def values(self, coefficients: Floats, extra: Floats | None = None) -> Floats:

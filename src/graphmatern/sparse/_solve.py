@@ -1,16 +1,15 @@
-"""Triangular solves with the factor, and sums over its entries."""
+"""Triangular solves with the factor."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from graphmatern.sparse import _blas
 from graphmatern.sparse._compile import inline, jit
 from graphmatern.sparse._structure import SMALL_FRONT
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from graphmatern.sparse._blas import Blas
@@ -21,50 +20,12 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 __all__ = [
-    "diagonal",
-    "diagonal_ordered",
     "flip",
-    "log_determinant",
     "lower_many",
     "lower_one",
     "upper_many",
     "upper_one",
 ]
-
-
-@jit
-def log_determinant(tree: Structure, factor: Floats) -> float:
-    """Return 2 Σ log L[j, j]."""
-    total = 0.0
-    product = 1.0  # a logarithm takes as long as many products, so only of these, before they leave their range
-    for s in range(len(tree.height)):
-        for k in range(tree.start[s + 1] - tree.start[s]):
-            value = factor[tree.panel[s] + k * (tree.height[s] + np.int64(1))]
-            if not 1e-100 < value < 1e100:
-                total += np.log(value)
-                continue
-            product *= value
-            if not 1e-100 < product < 1e100:
-                total += np.log(product)
-                product = 1.0
-    return 2.0 * (total + np.log(product))
-
-
-@jit
-def diagonal(tree: Structure, panels: Floats, permutation: Ints, out: Floats) -> None:
-    """Write the diagonal of a matrix stored in panels, in the caller's order, to ``out`` (n,)."""
-    for s in range(len(tree.height)):
-        for k in range(tree.start[s + 1] - tree.start[s]):
-            value = panels[tree.panel[s] + k * (tree.height[s] + np.int64(1))]
-            out[permutation[tree.start[s] + k]] = value
-
-
-@jit
-def diagonal_ordered(tree: Structure, panels: Floats, out: Floats) -> None:
-    """Write the diagonal of a matrix stored in panels, in the order of the factor, to ``out`` (n,)."""
-    for s in range(len(tree.height)):
-        for k in range(tree.start[s + 1] - tree.start[s]):
-            out[tree.start[s] + k] = panels[tree.panel[s] + k * (tree.height[s] + np.int64(1))]
 
 
 @jit

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphmatern._validation import FaultList, abbreviate
@@ -58,8 +59,8 @@ _WORDS = {
 }
 # What columns beside the values mean, and what is said where they are not used.
 _BESIDE = {
-    "noise": "--noise-std {column} takes it for the standard deviations of the values' errors",
-    "exposure": "--exposure {column} takes it for the exposures of counts",
+    "noise": "if it holds standard deviations of the values' errors: --noise-std {column}",
+    "exposure": "if it holds exposures of counts: --exposure {column}",
     "time": "values of all times are taken together",
 }
 
@@ -107,7 +108,9 @@ def wanted_column(table: pd.DataFrame, name: str | None, option: str, faults: Fa
         return None
     matches = [column for column in table.columns if str(column) == name]
     if not matches:
-        faults.add(option, "must be a column of the table", f"{name!r:.60}; there are {_names(table)}", "Name another.")
+        near = get_close_matches(name, map(str, table.columns), n=1)
+        remedy = f"Did you mean {near[0]!r}?" if near else "Name another."
+        faults.add(option, "must be a column of the table", f"{name!r:.60}; there are {_names(table)}", remedy)
         return None
     return matches[0]
 
@@ -153,7 +156,7 @@ def edge_roles(
         for column in _free(table, roles):
             if is_numeric(table[column]):
                 name = str(column)
-                roles.notes.append(f"column {name!r} is not used: --length {name!r} takes it for lengths of the edges")
+                roles.notes.append(f"column {name!r} is not used; if it holds lengths of the edges: --length {name!r}")
     return roles
 
 
@@ -261,7 +264,7 @@ def unused_columns(table: pd.DataFrame, used: list[Any], known: Iterable[str] = 
     """Say which columns have a name that means something beside values, and are not used; known roles are skipped."""
     free = [column for column in table.columns if column not in used]
     return [
-        f"column {str(column)!r} is not used: {words.format(column=column)}"
+        f"column {str(column)!r} is not used; {words.format(column=column)}"
         for role, words in _BESIDE.items()
         if role not in known
         for column in by_name(free, role)

@@ -120,7 +120,7 @@ def table_column(table: pd.DataFrame | None, name: Any, argument: str, faults: F
         return None
     count = int(np.sum(np.asarray(table.columns == name)))
     if count > 1:
-        faults.add(argument, "must name one column", f"{name!r}, which stands {count} times", "Rename them.")
+        faults.add(argument, "must name one column", f"{name!r}, which occurs {count} times", "Rename them.")
         return None
     column = table[name]
     if argument in ("weight", "length") and isinstance(column, pd.Series) and uses_decimal_commas(column):

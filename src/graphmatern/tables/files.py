@@ -42,7 +42,7 @@ def existing_file(path: str | Path, kinds: str) -> Path:
     except ValueError:  # a null character in the name
         is_file = is_folder = False
     if not is_file:
-        what = "is a folder" if is_folder else "is not a file" if found.exists() else "is not there: no such file"
+        what = "is a folder" if is_folder else "is not a file" if found.exists() else "does not exist"
         raise DataNotFoundError(f"{str(path)!r} {what}; give the path of a {kinds} file")
     return found
 

@@ -27,7 +27,7 @@ def test_methods_are_chosen_by_size() -> None:
 
 
 def test_whole_grids_only() -> None:
-    with pytest.raises(KernelError, match="whole grids only"):
+    with pytest.raises(KernelError, match="complete grids"):
         choose_method(grid_of(20, 20), "kronecker")
 
 
@@ -54,5 +54,5 @@ def test_the_filter_is_chosen_where_it_is_cheapest() -> None:
     assert choose_method(grid_of(200, 600), "auto", 1)[0] == "iterative"
     assert choose_method(grid_of(300, 9), "auto", 1)[0] == "state-space"
     assert choose_method(grid_of(20, 20), "auto", 1)[0] == "dense"
-    with pytest.raises(KernelError, match="`engine` can be 'state-space' for a Matérn `time_kernel`"):
+    with pytest.raises(KernelError, match="`engine` can be 'state-space' only for a Matérn `time_kernel`"):
         choose_method(grid_of(20, 20), "state-space", None)

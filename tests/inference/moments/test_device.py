@@ -97,7 +97,7 @@ def test_float32_changes_a_fit_by_as_much_as_it_says() -> None:
     np.testing.assert_allclose(rough.predict(HUBS.nodes), exact.predict(HUBS.nodes), atol=1e-3)
     auto = gm.GraphGPRegressor(HUBS, dtype="float32").fit(HUBS.nodes[:60], VALUES[:60])
     assert auto.engine_ == "moments"
-    assert "float32 on cpu was asked for" in auto.engine_reason_
+    assert "float32 on cpu was requested" in auto.engine_reason_
 
 
 def test_files_and_pickles_of_a_fit_on_a_device_need_no_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -111,14 +111,14 @@ def test_files_and_pickles_of_a_fit_on_a_device_need_no_device(monkeypatch: pyte
         np.testing.assert_allclose(again.predict(HUBS.nodes), model.predict(HUBS.nodes), atol=2e-4)
         more = again.condition_on(HUBS.nodes[100:103], VALUES[100:103])
         assert np.isfinite(more.predict(HUBS.nodes)).all()
-        with pytest.raises(InputError, match="no CUDA device"):
+        with pytest.raises(InputError, match="no such CUDA device"):
             again.fit(HUBS.nodes[:60], VALUES[:60])
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"device": "cuda"}, "no CUDA device"),
+        ({"device": "cuda"}, "no such CUDA device"),
         ({"device": "gpu"}, "Use 'cpu' or 'cuda'"),
         ({"device": None}, "device"),
         ({"dtype": "float16"}, "dtype"),

@@ -248,7 +248,7 @@ def test_standard_errors_are_numbers_or_said_to_be_missing(monkeypatch: pytest.M
     moved = next(line for line in held.summary().splitlines() if "may have moved" in line)
     assert "lengthscale" in moved
     assert "noise" not in moved
-    with pytest.warns(NumericalWarning, match=r"without a standard error.*: noise \(at a bound\)\."):
+    with pytest.warns(NumericalWarning, match=r"no standard error.*: noise \(at a bound\)\."):
         errors = held.standard_errors()
     assert np.isnan(errors.pop("noise"))
     assert np.isfinite(list(errors.values())).all()

@@ -95,7 +95,7 @@ class FeatureEngine(Engine):
         count = len(self._observed.nodes)
         if count > MomentsEngine.most_dense:
             raise ResourceError(
-                f"features need dense matrices between the observed nodes, here {count:,}; they are made for up to "
+                f"features need dense matrices between the observed nodes, here {count:,}; they are limited to "
                 f"{MomentsEngine.most_dense:,}. Fit a part of the observations, or leave out `features`."
             )
 

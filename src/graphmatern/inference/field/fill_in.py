@@ -170,7 +170,7 @@ class FillIn:
             warn(
                 f"filling in {self._count:,} missing cells stopped after {self.iterations} iterations at a relative "
                 f"residual of {excess * self._options.tolerance:.1e}, not {self._options.tolerance:.0e}. "
-                "Likely causes: (a) hardly any noise; (b) times or nodes with hardly any observation: leave them out",
+                "Likely causes: (a) very little noise; (b) times or nodes with hardly any observations: leave them out",
                 NumericalWarning,
             )
         return solution

@@ -1,4 +1,4 @@
-"""Which method to solve with: what each takes, in time and memory."""
+"""Which method to solve with, and what each costs in time and memory."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def choose_method(grid: FieldGrid, wanted: str, order: int | None = None) -> tup
     faults = FaultList("nothing was fitted", KernelError)
     if wanted == "kronecker" and not grid.is_complete:
         received = f"{missing:.1%} of {times:,} × {nodes:,} cells missing"
-        raise faults.raise_now("engine", "can be 'kronecker' for whole grids only", received, "Use 'auto'.")
+        raise faults.raise_now("engine", "can be 'kronecker' only for complete grids", received, "Use 'auto'.")
     if wanted == "state-space" and order is None:
-        rule = "can be 'state-space' for a Matérn `time_kernel` of nu 0.5, 1.5 or 2.5 only, scaled or not"
+        rule = "can be 'state-space' only for a Matérn `time_kernel` with nu 0.5, 1.5 or 2.5, scaled or not"
         raise faults.raise_now("engine", rule, "another time kernel", "Use 'auto'.")
     method = wanted
     if grid.is_complete and wanted in ("auto", "iterative"):
@@ -75,7 +75,7 @@ def choose_method(grid: FieldGrid, wanted: str, order: int | None = None) -> tup
 
 
 def seconds(method: str, grid: FieldGrid, order: int = 0) -> float:
-    """About how long an evaluation with its gradient takes: operations by constants measured on one core.
+    """About how long an evaluation with its gradient takes: operations times constants measured on one core.
 
     See evidence/field_methods.py, which writes these beside what it measures.
 

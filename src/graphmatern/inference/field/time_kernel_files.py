@@ -75,7 +75,9 @@ def time_kernel_from_plain(plain: dict[str, Any]) -> Any:
     elif name in _KNOWN:
         kernel = getattr(kernels, name)(**{key: plain["settings"][key] for key in _KNOWN[name]}).double()
     else:
-        raise ModelFileError(f"the model file holds a time kernel called {name!r:.60}, which is not known here")
+        raise ModelFileError(
+            f"the model file holds a time kernel called {name!r:.60}, which this version does not know"
+        )
     own = dict(kernel.named_parameters(recurse=False))
     for key, values, is_learned, bound in plain["parameters"]:
         if key not in own or own[key].shape != values.shape:
@@ -90,6 +92,6 @@ def time_kernel_from_plain(plain: dict[str, Any]) -> Any:
 
 def _constraint(kind: str, low: float, high: float) -> Any:
     if kind not in _CONSTRAINTS:
-        raise ModelFileError(f"the model file holds a constraint called {kind!r:.60}, which is not known here")
+        raise ModelFileError(f"the model file holds a constraint called {kind!r:.60}, which this version does not know")
     arguments = {"Positive": (), "GreaterThan": (low,), "LessThan": (high,), "Interval": (low, high)}[kind]
     return getattr(constraints, kind)(*arguments).double()

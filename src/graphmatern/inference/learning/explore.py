@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg as la
-from scipy.special import gammaln, logsumexp, ndtri, stdtrit
-from scipy.stats import chi2
-from scipy.stats.qmc import Halton
+from scipy.special import gammaincinv, gammaln, logsumexp, ndtri, stdtrit
+
+from graphmatern.inference.learning.halton import scrambled_halton
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,7 +108,7 @@ def explore(
     weights, log_integral, drawn = np.empty(0), 0.0, 0
     for count in (*counts[2:], 0):
         for number, (size, proposal) in list(enumerate(used))[drawn:]:
-            uniform = np.clip(Halton(proposal.n_uniform, seed=seed + number).random(size), _INSIDE, 1 - _INSIDE)
+            uniform = np.clip(scrambled_halton(proposal.n_uniform, size, seed + number), _INSIDE, 1 - _INSIDE)
             new = proposal.draw(uniform)
             inside = ((new >= low) & (new <= high)).all(axis=1)
             points = np.vstack([points, new])
@@ -247,7 +247,8 @@ class _FittedT(_Proposal):
         self.n_uniform = len(self._mean) + 1
 
     def draw(self, uniform: Floats) -> Floats:
-        heavy = np.sqrt(_FITTED_DF / chi2.ppf(uniform[:, -1:], _FITTED_DF))
+        squared = 2.0 * gammaincinv(0.5 * _FITTED_DF, uniform[:, -1:])  # χ², by its quantiles
+        heavy = np.sqrt(_FITTED_DF / squared)
         return np.asarray(self._mean + (heavy * ndtri(uniform[:, :-1])) @ self._root.T)
 
     def log_density(self, points: Floats) -> Floats:

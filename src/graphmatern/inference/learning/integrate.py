@@ -426,7 +426,7 @@ def reweigh(integrated: Integrated, objectives: Sequence[tuple[Family, Any]], mi
         draws.append({label: table[label][0] if label in table else own[label] for label in integrated.draws})
     if not found:
         raise NumericalError(
-            "none of the parameters that were likely before can be reconciled with all data. Likely cause: new data "
+            "none of the previously likely parameters can be reconciled with all data. Likely cause: new data "
             "that contradict the old ones; fit all data together."
         )
     logs = np.array([one.weight for one in found])

@@ -83,7 +83,7 @@ def _learn_anew(problem: Problem, engine: str) -> Fit:
     # On a large graph the prediction takes an analysis, which otherwise runs beside the fit of a part.
     cost = predicted_cost(replace(problem, normalized=normalized), name) if _progress.is_shown() else None
     if cost is not None:
-        _progress.announce(f"fit through {cost.method}", cost.seconds, cost.memory)
+        _progress.announce(f"fit with {cost.method}", cost.seconds, cost.memory)
     if problem.compares and problem.normalized is None and _is_cheap(problem, name):
         return _integrated(_learn_both(problem, name, reason.removesuffix(UNEQUAL)))
     return _integrated([_learn(replace(problem, normalized=normalized), name, reason)])
@@ -308,7 +308,7 @@ def _warn_of_lost_noise(prior_variance: float, problem: Problem, noise: float) -
     error = np.finfo(float).eps * prior_variance / least
     if error > 1e-6:
         warn(
-            f"a noise variance of {least / prior_variance:.0e} times the prior variance is near what rounding leaves: "
-            f"results have an estimated relative error of {error:.0e}. Use more noise, or bounds that keep it up",
+            f"a noise variance of {least / prior_variance:.0e} times the prior variance is close to rounding error: "
+            f"results have an estimated relative error of {error:.0e}. Use more noise, or bounds that keep it larger",
             NumericalWarning,
         )

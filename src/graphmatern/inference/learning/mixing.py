@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.interpolate import CubicSpline
+import scipy
 from scipy.special import expit
 
 from graphmatern._validation import FaultList
@@ -53,7 +53,7 @@ class MixingPrior(Prior):
     def __init__(self, x: Floats, log_distance: Floats, slope: Floats, rate: float) -> None:
         self._x, self._log_distance, self._rate = x, log_distance, rate
         values = np.log(rate) - rate * np.exp(log_distance) + log_distance + np.log(slope)
-        self._table = CubicSpline(x, values)
+        self._table = scipy.interpolate.CubicSpline(x, values)
 
     def log_density(self, x: Floats) -> tuple[Floats, Floats, Floats]:
         """From the table; see `Prior.log_density`."""
@@ -66,7 +66,7 @@ class MixingPrior(Prior):
         """Quantiles of the logit."""
         wanted = np.log(-np.log1p(-np.asarray(share)) / self._rate)
         inside = np.clip(wanted, self._log_distance[0], self._log_distance[-1])
-        found = CubicSpline(self._log_distance, self._x)(inside)
+        found = scipy.interpolate.CubicSpline(self._log_distance, self._x)(inside)
         below = np.minimum(wanted - self._log_distance[0], 0.0)
         end = (self._log_distance[-1] - self._log_distance[-2]) / (self._x[-1] - self._x[-2])
         return np.asarray(found + below + np.maximum(wanted - self._log_distance[-1], 0.0) / end)
@@ -85,7 +85,9 @@ def mixing_prior(graph: Graph, prior: PCPrior) -> MixingPrior:
     x, log_distance, slope = graph.cached("distances of mixing", lambda: _distances(graph))
     assert prior.below is not None
     at = float(np.log(prior.below) - np.log1p(-prior.below))
-    log_at = float(CubicSpline(x, log_distance)(np.clip(at, x[0], x[-1]))) + min(at - float(x[0]), 0.0)
+    log_at = float(scipy.interpolate.CubicSpline(x, log_distance)(np.clip(at, x[0], x[-1]))) + min(
+        at - float(x[0]), 0.0
+    )
     return MixingPrior(x, log_distance, slope, float(-np.log1p(-prior.probability) / np.exp(log_at)))
 
 

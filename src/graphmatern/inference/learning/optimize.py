@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import lsq_linear, minimize
+import scipy
 from tqdm import tqdm
 
 from graphmatern.errors import NumericalError
@@ -163,7 +163,7 @@ def find_minimum(
         first = start
 
         for _ in range(3):
-            found = minimize(
+            found = scipy.optimize.minimize(
                 scaled,
                 start,
                 jac=True,
@@ -343,7 +343,7 @@ def _step_within(model: Floats, gradient: Floats, low: Floats, high: Floats) -> 
     values, vectors = np.linalg.eigh(model[np.ix_(free, free)])
     roots = np.sqrt(np.maximum(values, 1e-12 * values[-1]))
     image = -(vectors.T @ gradient[free]) / roots
-    step[free] = lsq_linear(roots[:, None] * vectors.T, image, (low[free], high[free]), method="bvls").x
+    step[free] = scipy.optimize.lsq_linear(roots[:, None] * vectors.T, image, (low[free], high[free]), method="bvls").x
     return np.asarray(np.clip(step, low, high))
 
 

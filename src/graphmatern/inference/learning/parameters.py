@@ -166,6 +166,8 @@ class PriorsAndBounds:
                 rule = "must be pairs of positive numbers, the smaller first"
                 faults.add("bounds", rule, f"{name!r}: {pair!r}", "Such as {'lengthscale': (1.0, 100.0)}.")
         for name, prior in self.priors.items():
+            if name not in words:
+                continue  # noted above
             if not isinstance(prior, Prior):
                 rule = "must be gm.LogNormal or other priors of this package"
                 faults.add("priors", rule, f"{name!r}: {prior!r}", "Such as {'noise': gm.LogNormal(0.1, 1.0)}.")

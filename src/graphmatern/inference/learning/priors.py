@@ -71,7 +71,7 @@ class LogNormal(Prior):
     Parameters
     ----------
     median : float
-        Median of the parameter, and where the prior alone would put it.
+        Median of the parameter, and the mode of its logarithm.
     spread : float
         Standard deviation of its logarithm: 0.7 allows a factor of 2 either way, 2.3 a factor of 10.
 
@@ -105,12 +105,12 @@ class LogNormal(Prior):
 
 @dataclass(frozen=True)
 class HalfNormal(Prior):
-    """A normal prior of the parameter, cut off at 0: small values are as likely as any, large ones are not.
+    """A normal prior of the parameter, cut off at 0: favours small values, and makes large ones unlikely.
 
     Parameters
     ----------
     scale : float
-        Two thirds of the probability are below it, 95 % below twice as much.
+        Two thirds of the probability are below this value, 95 % below twice it.
 
     Examples
     --------
@@ -142,8 +142,8 @@ class Normal(Prior):
     Parameters
     ----------
     scale : float
-        Its standard deviation, in the units of y per unit of the covariate; of the latent process for counts. That of
-        the constant is around 0 for counts, else around the mean of the values.
+        Its standard deviation, in the units of y (of the latent process for counts) per unit of the covariate. The
+        prior of the constant is around 0 for counts, otherwise around the mean of the values.
 
     Examples
     --------
@@ -295,7 +295,8 @@ class PCPrior(Prior):
         faults = FaultList("no prior was made", KernelError)
         if (self.below is None) == (self.above is None):
             given = "none" if self.below is None else "both"
-            faults.add("below", "or `above` must be given, one of them", given, "See the documentation of gm.PCPrior.")
+            remedy = "For instance gm.PCPrior(above=3.0, probability=0.01)."
+            faults.add("below", "or `above` must be given, only one of them", given, remedy)
         bound = self.below if self.above is None else self.above
         if bound is not None:
             name = "below" if self.above is None else "above"

@@ -273,4 +273,4 @@ def _check_time(problem: Problem, nu: int) -> None:
         precision = markov_precision(graph, nu, normalized=normalized, n_threads=problem.n_threads)
         fits = precision.analysis.cost.seconds <= _OPEN_SECONDS
     if not fits:
-        raise ResourceError(f"ν = {nu} was not tried, since it would take long here. To use it, name it in the kernel.")
+        raise ResourceError(f"ν = {nu} was not tried because it would take long here. To use it, set it in the kernel.")

@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 from scipy.special import ellipj, ellipkm1
 
 from graphmatern.errors import NumericalError
@@ -113,7 +113,11 @@ def _half(points: Floats) -> Floats:
     roots, m = np.sqrt(points), len(points) // 2
     poles = np.array(
         [
-            np.exp(brentq(lambda s, i=i: np.arctan(np.exp(s) / roots).sum() - i * np.pi, -60.0, 60.0, xtol=1e-14))
+            np.exp(
+                scipy.optimize.brentq(
+                    lambda s, i=i: np.arctan(np.exp(s) / roots).sum() - i * np.pi, -60.0, 60.0, xtol=1e-14
+                )
+            )
             for i in range(1, m + 1)
         ]
     )
@@ -268,7 +272,9 @@ def _gaps(given: Fraction, j: int) -> Floats:
             found[j - 1] = -width * _logistic(-s)
         return found
 
-    root = brentq(lambda s: float(given.constant - np.sum(weights / gaps(s))), -300.0, 300.0, xtol=1e-13, rtol=1e-15)
+    root = scipy.optimize.brentq(
+        lambda s: float(given.constant - np.sum(weights / gaps(s))), -300.0, 300.0, xtol=1e-13, rtol=1e-15
+    )
     return gaps(root)
 
 
@@ -291,7 +297,7 @@ def widest_ratio(n_terms: int, relative_error: float) -> float:
     low, high = np.log(_LEAST_RATIO), np.log(_LARGEST_RATIO)
     if excess(high) <= 0.0:
         return _LARGEST_RATIO
-    return float(np.exp(brentq(excess, low, high, xtol=1e-3) - 1e-3)) if excess(low) < 0.0 else 0.0
+    return float(np.exp(scipy.optimize.brentq(excess, low, high, xtol=1e-3) - 1e-3)) if excess(low) < 0.0 else 0.0
 
 
 def terms_for(ratio: float, relative_error: float) -> int:

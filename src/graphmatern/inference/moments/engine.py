@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import scipy
 import torch
 from numpy.polynomial import chebyshev
-from scipy.fft import dct
 
 from graphmatern._validation import FaultList, warn
 from graphmatern.errors import KernelError, NumericalError, NumericalWarning, ResourceError
@@ -188,7 +188,7 @@ class MomentsEngine(Engine):
             raise ResourceError(
                 "likelihoods other than Gaussian noise need dense matrices between the observed nodes, here "
                 f"{count:,}; engine='moments' makes them for up to {self.most_dense:,}. Use engine='spectral' with "
-                "a few hundred eigenpairs, engine='markov' where the graph does not fill in, or fewer observations."
+                "a few hundred eigenpairs, engine='markov' if the graph does not fill in, or fewer observations."
             )
         n, width = (
             self._problem.graph.n_nodes,
@@ -198,7 +198,7 @@ class MomentsEngine(Engine):
         if needed > 0.8 * available_memory():
             raise ResourceError(
                 f"moments of {count:,} observed nodes need about {format_bytes(needed)} of memory, of "
-                f"{format_bytes(available_memory())} available. Use fewer observations, engine='markov' where the "
+                f"{format_bytes(available_memory())} available. Use fewer observations, engine='markov' if the "
                 "graph does not fill in, or engine='spectral' with a few hundred eigenpairs."
             )
 
@@ -301,7 +301,7 @@ class MomentsEngine(Engine):
         move_parameters(self._raw, position)
         found = np.stack(columns, axis=1)
         # Only kernels that polynomials of this degree express; the kernel as it is comes first, and is one of them.
-        last = np.abs(dct(found, axis=0)[-_LAST:]).max(axis=0) / self._degree
+        last = np.abs(scipy.fft.dct(found, axis=0)[-_LAST:]).max(axis=0) / self._degree
         found = found[:, (last < (1e-2 if self._roughly else 1e-6)) | (np.arange(len(last)) == 0)]
         left, sizes, _ = np.linalg.svd(found, full_matrices=False)
         return np.asarray(left[:, sizes > _KEPT * sizes[0]])
@@ -399,7 +399,7 @@ class MomentsEngine(Engine):
         if noise is not None and absolute > 1e-2 * float(noise.item()):
             warn(
                 f"polynomials of degree {self._degree} leave an error of up to {absolute:.1e} in the covariance, which "
-                "is not small beside the noise",
+                "is not small compared with the noise",
                 NumericalWarning,
             )
 

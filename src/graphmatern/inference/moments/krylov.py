@@ -123,8 +123,8 @@ def conjugate_gradients(
     while len(live):
         if len(steps) == _MOST_ITERATIONS:
             raise NumericalError(
-                f"conjugate gradients did not converge in {_MOST_ITERATIONS:,} iterations. Likely causes: (a) hardly "
-                'any noise: bound it, as with bounds={"noise": (1e-4, 10.0)}; (b) a lengthscale that spans the '
+                f"conjugate gradients did not converge in {_MOST_ITERATIONS:,} iterations. Likely causes: (a) very "
+                'little noise: bound it, as with bounds={"noise": (1e-4, 10.0)}; (b) a lengthscale that spans the '
                 "graph. engine='spectral' with a few hundred eigenpairs suits both."
             )
         image = times(direction)

@@ -11,8 +11,8 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 import torch
-from scipy.fft import dct
 from scipy.sparse import csr_array, eye_array
 
 from graphmatern.graph import largest_eigenvalue_bound
@@ -147,7 +147,7 @@ class LaplacianOperator:
         """
         finer = 2 * most + 1
         values = function(self.eigenvalues(finer)).reshape(-1, finer + 1)
-        sizes = np.abs(dct(values)) / (finer + 1)  # the first is twice what it should be, and is not used
+        sizes = np.abs(scipy.fft.dct(values)) / (finer + 1)  # the first is twice what it should be, and is not used
         tails = np.cumsum(sizes[:, ::-1], axis=1)[:, ::-1][:, 1 : most + 2]
         return np.asarray((tails / np.abs(values).max(axis=1, keepdims=True)).max(axis=0))
 
@@ -165,9 +165,9 @@ class LaplacianOperator:
         values = function(np.concatenate([self.eigenvalues(degree), self.eigenvalues(finer), [self._average]]))
         known, exact, typical = np.split(values, [degree + 1, degree + finer + 2])
         coefficients = np.zeros(finer + 1)
-        coefficients[: degree + 1] = dct(known) / (degree + 1)
+        coefficients[: degree + 1] = scipy.fft.dct(known) / (degree + 1)
         coefficients[0] *= 0.5
-        found = dct(0.5 * coefficients, type=3) + 0.5 * coefficients[0]
+        found = scipy.fft.dct(0.5 * coefficients, type=3) + 0.5 * coefficients[0]
         return float((np.abs(found - exact) / (np.abs(exact) + np.abs(typical))).max())
 
     @cached_property

@@ -191,7 +191,7 @@ class MomentMatching(Approximation):
             warn(
                 f"observations contradict each other so much that expectation propagation does not converge: {what} "
                 "used instead, whose standard deviations near such observations may be too small. Look for conflicting "
-                "values at the same nodes, or start from noise of a larger scale",
+                "values at the same nodes, or start from a larger noise",
                 NumericalWarning,
             )
 

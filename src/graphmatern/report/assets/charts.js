@@ -54,7 +54,7 @@ export function calibrationChart({ level, inside, low, high, x, y }) {
   return chart({
     x: { low: 0, high: 1, name: x },
     y: { low: 0, high: 1, name: y },
-    label: "How often values that were left out lie in their intervals, against how often they should",
+    label: "How often left-out values lie in their intervals, against how often they should",
     marks: (svg, sx, sy) => {
       svg.append(draw("path", { class: "band", d: band(level, low, high, sx, sy) }));
       svg.append(draw("path", { class: "ideal", d: path([0, 1], [0, 1], sx, sy) }));
@@ -68,7 +68,7 @@ export function pitChart({ counts, low, high, expected }) {
   return chart({
     x: { low: 0, high: 1, name: "where the value fell in its prediction (PIT)" },
     y: { low: 0, high: top, name: "values" },
-    label: "Histogram of probability integral transforms: flat where predictions are calibrated",
+    label: "Histogram of probability integral transforms: flat if predictions are calibrated",
     marks: (svg, sx, sy) => {
       svg.append(draw("rect", { class: "band", x: sx(0), width: sx(1) - sx(0), y: sy(high), height: sy(low) - sy(high) }));
       counts.forEach((count, k) => {

@@ -21,7 +21,7 @@ export function showLegend(element, { title, layer, styles, limits, beyond, fade
       step.style.background = styles[fade * LEVELS + Math.round(0.35 * LEVELS)];
       fades.append(step);
     }
-    parts.push(make("p", { class: "note" }, fades, "paler: less sure"));
+    parts.push(make("p", { class: "note" }, fades, "paler: less certain"));
   }
   if (missing) {
     const swatch = make("span", { class: "swatch" });

@@ -185,7 +185,7 @@ class Page {
       add(`${this.className(this.now.label[i])}, ${formatShare(this.now.probability[i])}`);
       if (!Number.isNaN(this.now.observed[i])) add(`labelled ${this.className(this.now.observed[i])}`);
     }
-    if (!this.page.arrays.informed[i]) add("no data reach this part");
+    if (!this.page.arrays.informed[i]) add("no data in this part");
     return lines;
   }
 
@@ -235,14 +235,14 @@ class Page {
       row("Standard deviation", this.number(std[i]));
       if (this.page.exceedance) row(`${this.above ? "Above" : "Below"} ${this.number(this.threshold)}`, formatShare(this.above_values[i]));
       row("Observed", this.number(observed[i]));
-      if (residual && !Number.isNaN(residual[i])) row("Off from the others", this.number(residual[i]));
+      if (residual && !Number.isNaN(residual[i])) row("Residual", this.number(residual[i]));
     } else {
       row("Most probable", this.className(this.now.label[i]));
       row("Labelled", this.className(this.now.observed[i]));
       row("Uncertainty", `${formatShare(this.now.entropy[i])} of the maximum`);
       picture = this.probabilityBars(i);
     }
-    const notes = this.page.arrays.informed[i] ? [] : [make("p", { class: "warning", text: "No data reach this part of the graph: what is shown here is the prior." })];
+    const notes = this.page.arrays.informed[i] ? [] : [make("p", { class: "warning", text: "This part of the graph has no data: what is shown is the prior." })];
     const close = make("button", { type: "button", class: "close", "aria-label": "Close", text: "×", on: { click: () => this.choose(-1) } });
     detail.replaceChildren(make("h2", {}, make("span", { text: this.nameOf(i) }), close), ...notes, picture, make("dl", {}, ...rows), ...this.series(i));
   }
@@ -264,7 +264,7 @@ class Page {
     const { now, page } = this;
     if (this.numbers) {
       add("Least certain", now.std.map((one, i) => (page.arrays.informed[i] ? one : NaN)), (i) => `± ${this.number(now.std[i])}`);
-      if (now.residual) add("Furthest from what the others say", now.residual.map(Math.abs), (i) => this.number(now.residual[i]));
+      if (now.residual) add("Largest residuals", now.residual.map(Math.abs), (i) => this.number(now.residual[i]));
     } else {
       add("Least certain", now.entropy.map((one, i) => (page.arrays.informed[i] ? one : NaN)), (i) => `${this.className(now.label[i])}, ${formatShare(now.probability[i])}`);
     }
@@ -385,7 +385,7 @@ class Page {
     if (this.numbers) {
       const end = (key, label, side) => ({ key, label, numeric: true, value: (i) => (this.now ? this.bounds(i)[side] : NaN), text: (i) => formatNumber(this.now ? this.bounds(i)[side] : NaN, page.decimals) });
       const columns = [name, number("mean", "Mean"), number("std", "Std. dev."), end("lower", `${percent} from`, 0), end("upper", "to", 1), number("observed", "Observed")];
-      if (page.arrays.residual) columns.push(number("residual", "Off from the others"));
+      if (page.arrays.residual) columns.push(number("residual", "Residual"));
       if (page.exceedance) columns.push({ key: "exceedance", label: () => `${this.above ? "Above" : "Below"} ${this.number(this.threshold)}`, numeric: true, value: (i) => this.above_values[i], text: (i) => formatShare(this.above_values[i]) });
       return columns;
     }

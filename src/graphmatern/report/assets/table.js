@@ -32,8 +32,8 @@ export class NodeTable {
     const table = make("table", { class: "nodes" }, make("caption", { class: "hidden", text: "All nodes" }), make("thead", {}, head), this.body);
     this.state = make("span", { class: "state", role: "status" });
     const turn = (text, label, act) => make("button", { type: "button", class: "turn", "aria-label": label, text, on: { click: act } });
-    this.back = turn("‹ Back", "Rows before these", () => this.go(this.first - ROWS));
-    this.next = turn("Next ›", "Rows after these", () => this.go(this.first + ROWS));
+    this.back = turn("‹ Back", "Previous rows", () => this.go(this.first - ROWS));
+    this.next = turn("Next ›", "Next rows", () => this.go(this.first + ROWS));
     this.element.replaceChildren(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of nodes" }, table), make("div", { class: "pager" }, this.back, this.state, this.next));
   }
 
