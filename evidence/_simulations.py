@@ -16,10 +16,28 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from scipy.stats import norm
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-__all__ = ["Cell", "Row", "Study", "arguments", "run"]
+    import graphmatern as gm
+
+__all__ = [
+    "LEVELS",
+    "Cell",
+    "Row",
+    "Study",
+    "arguments",
+    "coverage_cells",
+    "inside",
+    "mean_and_error",
+    "run",
+    "verdict",
+]
+
+LEVELS = (0.5, 0.9, 0.95)
 
 Row = dict[str, Any]
 
@@ -59,6 +77,55 @@ def arguments(description: str, *, simulations: int) -> argparse.Namespace:
     default = Path(__file__).parent
     parser.add_argument("--out", type=Path, default=default, help="folder of the table and of single results")
     return parser.parse_args()
+
+
+def inside(
+    model: gm.GraphGPRegressor, nodes: Any, process: np.ndarray, y: np.ndarray, chance: np.ndarray, *, counts: bool
+) -> dict[str, float]:
+    """Shares of the true process and of new observations at some nodes inside their 50, 90 and 95 % intervals.
+
+    An interval's ends are quantiles, so what is above them decides. A count gets a random part (`chance`) of the
+    probability of the same count, so that its share is uniform.
+    """
+    above = {
+        "process": model.exceedance(process, nodes).to_numpy(),
+        "observation": model.exceedance(y, nodes, observation=True).to_numpy(),
+    }
+    if counts:
+        more = model.exceedance(y - 0.5, nodes, observation=True).to_numpy()
+        above["observation"] = above["observation"] + chance * (more - above["observation"])
+    return {
+        f"{what}|{level}": float((np.abs(share - 0.5) <= 0.5 * level).mean())
+        for what, share in above.items()
+        for level in LEVELS
+    }
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and its standard error over simulations."""
+    return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+def coverage_cells(rows: Sequence[Row], prefix: str = "") -> tuple[list[str], list[float]]:
+    """Shares with their errors as cells of a table, and how many errors each is from nominal."""
+    texts, scores = [], []
+    for what in ("process", "observation"):
+        for level in LEVELS:
+            mean, error = mean_and_error([row[f"{prefix}{what}|{level}"] for row in rows])
+            texts.append(f"{mean:.1%} ± {error:.1%}")
+            scores.append((mean - level) / max(error, 1e-9))
+    return texts, scores
+
+
+def verdict(scores: Sequence[float]) -> str:
+    """How far the integrated rows are from nominal, given how many are compared."""
+    far = np.abs(scores)
+    allowed = float(norm.isf(0.5 * (1.0 - 0.95 ** (1.0 / len(far)))))
+    return (
+        f"Integrated: {int((far <= 2.0).sum())} of {len(far)} within two standard errors of nominal, the farthest "
+        f"{far.max():.1f} away; of {len(far)} independent comparisons the farthest is within {allowed:.1f} in 95 % of "
+        "cases."
+    )
 
 
 def _call(function: Callable[..., Any], *inputs: Any) -> tuple[Any, float]:

@@ -15,8 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from _simulations import Cell, Row, Study, arguments, run
-from scipy.stats import norm
+from _simulations import LEVELS, Cell, Row, Study, arguments, coverage_cells, inside, mean_and_error, run, verdict
 
 import graphmatern as gm
 from graphmatern.inference import Observations, Problem, with_default_priors
@@ -24,7 +23,6 @@ from graphmatern.likelihoods import Gaussian, MultinomialProbit, StudentT
 
 SEED = 2027
 SIZES = (10, 20, 50, 100)
-LEVELS = (0.5, 0.9, 0.95)
 ENGINES = {"gaussian, Markov engine": "markov", "gaussian, moments engine": "moments"}
 KINDS = ("gaussian", *ENGINES, "poisson", "student_t", "classes")
 N_CLASSES, N_BINS = 3, 10
@@ -80,16 +78,8 @@ def simulate(cell: Cell, number: int) -> Row:
             CITY, engine=ENGINES.get(kind, "spectral"), likelihood=likelihood, integrate=integrate, verbose=False
         )
         model.fit(CITY.nodes[seen], y[seen])
-        above = {
-            "process": model.exceedance(process[unseen], names).to_numpy(),
-            "observation": model.exceedance(y[unseen], names, observation=True).to_numpy(),
-        }
-        if kind == "poisson":  # a random part of the probability of the same count, so that shares are uniform
-            more = model.exceedance(y[unseen] - 0.5, names, observation=True).to_numpy()
-            above["observation"] = above["observation"] + chance * (more - above["observation"])
-        for what, share in above.items():
-            for level in LEVELS:
-                found[f"{label}|{what}|{level}"] = float((np.abs(share - 0.5) <= 0.5 * level).mean())
+        shares = inside(model, names, process[unseen], y[unseen], chance, counts=kind == "poisson")
+        found |= {f"{label}|{name}": share for name, share in shares.items()}
     return found
 
 
@@ -117,11 +107,6 @@ def compile_markov() -> None:
 
 
 # ---------------------------------------------------------------------- the tables
-def _summary(values: list[float]) -> tuple[float, float]:
-    """Mean and its standard error over simulations."""
-    return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
-
-
 def _coverage_table(rows: list[Row], cells: list[Cell], scores: list[float]) -> list[str]:
     heads = [f"{what} {level:.0%}" for what in ("process", "observation") for level in LEVELS]
     lines = [f"| n | simulations | parameters | {' | '.join(heads)} |", "|---|---|---|" + "---|" * len(heads)]
@@ -130,13 +115,9 @@ def _coverage_table(rows: list[Row], cells: list[Cell], scores: list[float]) -> 
         if len(own) < 2:
             continue
         for label in ("plug-in", "integrated"):
-            texts = []
-            for what in ("process", "observation"):
-                for level in LEVELS:
-                    mean, error = _summary([row[f"{label}|{what}|{level}"] for row in own])
-                    texts.append(f"{mean:.1%} ± {error:.1%}")
-                    if label == "integrated":
-                        scores.append((mean - level) / max(error, 1e-9))
+            texts, far = coverage_cells(own, f"{label}|")
+            if label == "integrated":
+                scores += far
             lines.append(f"| {cell.n} | {len(own)} | {label} | {' | '.join(texts)} |")
     return lines
 
@@ -151,12 +132,12 @@ def _class_table(rows: list[Row], cells: list[Cell], scores: list[float]) -> lis
         if len(own) < 2:
             continue
         for label in ("plug-in", "integrated"):
-            mean, error = _summary([row[f"{label}|surplus"] for row in own])
+            mean, error = mean_and_error([row[f"{label}|surplus"] for row in own])
             if label == "integrated":
                 scores.append(mean / max(error, 1e-9))
             confidence, hits, counts = np.sum([row[f"{label}|bins"] for row in own], axis=0)
             pooled = np.abs(confidence - hits).sum() / counts.sum()
-            brier, brier_error = _summary([row[f"{label}|brier"] for row in own])
+            brier, brier_error = mean_and_error([row[f"{label}|brier"] for row in own])
             texts = f"{mean:+.3f} ± {error:.3f} | {pooled:.3f} | {brier:.3f} ± {brier_error:.3f}"
             lines.append(f"| {cell.n} | {len(own)} | {label} | {texts} |")
     return lines
@@ -186,23 +167,12 @@ def table(rows: list[Row], kinds: tuple[str, ...] = KINDS) -> str:
         made = (_class_table if kind == "classes" else _coverage_table)(rows, cells, scores)
         if not scores:
             continue
-        lines += [f"## {kind}", "", *made, "", _verdict(scores)]
+        lines += [f"## {kind}", "", *made, "", verdict(scores)]
         wrong = [row["error"] for row in rows if row["kind"] == kind and "error" in row]
         if wrong:
             lines.append(f"{len(wrong)} simulations ended with an error, such as: {wrong[0][:200]}")
         lines.append("")
     return "\n".join(lines)
-
-
-def _verdict(scores: list[float]) -> str:
-    """How far the integrated rows are from nominal, given how many are compared."""
-    far = np.abs(scores)
-    allowed = float(norm.isf(0.5 * (1.0 - 0.95 ** (1.0 / len(far)))))
-    return (
-        f"Integrated: {int((far <= 2.0).sum())} of {len(far)} within two standard errors of nominal, the farthest "
-        f"{far.max():.1f} away; of {len(far)} independent comparisons the farthest is within {allowed:.1f} in 95 % of "
-        "cases."
-    )
 
 
 def main() -> None:

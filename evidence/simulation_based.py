@@ -2,7 +2,8 @@
 
 Parameters are drawn from fixed proper priors in the units of the values, data from the model, and a model with the same
 priors is fitted (``normalize_y=False``). The share of the posterior below the true value is then uniform, for every
-parameter. Run through ``make evidence``, which writes simulation_based.md beside this file, or like calibration.py:
+parameter, and intervals at nodes without a value cover what they say. Run through ``make evidence``, which writes
+simulation_based.md beside this file, or like calibration.py:
 
     python evidence/simulation_based.py --simulations 500 --processes 16 --seconds 300 --out results
 """
@@ -13,7 +14,7 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from _simulations import Cell, Row, Study, arguments, run
+from _simulations import LEVELS, Cell, Row, Study, arguments, coverage_cells, inside, run, verdict
 from scipy.stats import chi2, kstest
 
 import graphmatern as gm
@@ -44,7 +45,7 @@ CITY = gm.make_roads(120, seed=3)
 
 
 def simulate(cell: Cell, number: int) -> Row:
-    """The share of the posterior below each true parameter."""
+    """The share of the posterior below each true parameter, and of other nodes inside their intervals."""
     likelihood: Any = cell.kind.split(",")[0]
     markov = "Markov" in cell.kind
     rng = np.random.default_rng([SEED, cell.n, number])
@@ -56,18 +57,20 @@ def simulate(cell: Cell, number: int) -> Row:
         truth["nu"] = float(rng.choice(whole, p=share / share.sum()))
     kernel = gm.Matern(truth["nu"], truth["lengthscale"], truth["variance"])
     field = kernel.on(CITY).sample(random_state=int(rng.integers(2**31))).numpy()[0]
-    seen = rng.permutation(CITY.n_nodes)[: cell.n]
-    f = field[seen]
+    places = rng.permutation(CITY.n_nodes)
+    seen, unseen = places[: cell.n], places[cell.n :]
+    f = field
     if likelihood == "gaussian":
-        y = 3.0 + f + np.sqrt(truth["noise"]) * rng.standard_normal(cell.n)  # of a flat mean, any will do
+        f = 3.0 + field  # of a flat mean, any will do
+        y = f + np.sqrt(truth["noise"]) * rng.standard_normal(CITY.n_nodes)
     elif likelihood == "student_t":
         truth["df"] += 2.0
-        y = f + truth["scale"] * rng.standard_t(truth["df"], cell.n)
+        y = f + truth["scale"] * rng.standard_t(truth["df"], CITY.n_nodes)
     elif likelihood == "poisson":
         y = rng.poisson(np.exp(f)).astype(float)
     else:
         size = 1.0 / truth["dispersion"]
-        y = rng.poisson(np.exp(f) * rng.gamma(size, 1.0 / size, cell.n)).astype(float)
+        y = rng.poisson(np.exp(f) * rng.gamma(size, 1.0 / size, CITY.n_nodes)).astype(float)
     model = gm.GraphGPRegressor(
         CITY,
         engine="markov" if markov else "spectral",
@@ -78,7 +81,7 @@ def simulate(cell: Cell, number: int) -> Row:
         priors={name: PRIORS[name] for name in names},
         verbose=False,
     )
-    points = model.fit(CITY.nodes[seen], y).hyperparameter_points()
+    points = model.fit(CITY.nodes[seen], y[seen]).hyperparameter_points()
     weights = points["weight"].to_numpy()
     if "sigma" in points:
         points["variance"] = points["sigma"] ** 2
@@ -89,12 +92,39 @@ def simulate(cell: Cell, number: int) -> Row:
         below = float(weights @ (points[name] < truth[name] * (1 - 1e-9)))
         equal = float(weights @ np.isclose(points[name], truth[name], rtol=1e-9))
         found[name] = below + rng.random() * equal
-    return found
+    counts = likelihood in ("poisson", "negative_binomial")
+    process = np.exp(f) if counts else f
+    return found | inside(model, CITY.nodes[unseen], process[unseen], y[unseen], rng.random(len(unseen)), counts=counts)
 
 
 def compile_markov() -> None:
     """Fit once: what is compiled then is found by other processes."""
     gm.GraphGPRegressor(CITY, engine="markov", integrate=True, verbose=False).fit(CITY.nodes[:10], np.arange(10) % 3.0)
+
+
+def _coverage(rows: list[Row]) -> list[str]:
+    """Shares of the nodes without a value inside their intervals."""
+    heads = [f"{what} {level:.0%}" for what in ("process", "observation") for level in LEVELS]
+    lines = [
+        "",
+        "## Coverage",
+        "",
+        "The same simulations: shares of the true process and of new observations inside their intervals, at nodes",
+        "without a value, with standard errors over simulations. Here they are nominal if all is well, as the priors",
+        "that are fitted are the ones from which parameters are drawn.",
+        "",
+        f"| likelihood | n | simulations | {' | '.join(heads)} |",
+        "|---|---|---|" + "---|" * len(heads),
+    ]
+    scores: list[float] = []
+    for kind in KINDS:
+        for n in SIZES:
+            own = [row for row in rows if (row["kind"], row["n"]) == (kind, n) and "error" not in row]
+            if len(own) >= 2:
+                texts, far = coverage_cells(own)
+                scores += far
+                lines.append(f"| {kind} | {n} | {len(own)} | {' | '.join(texts)} |")
+    return [*lines, "", verdict(scores)] if scores else []
 
 
 def table(rows: list[Row]) -> str:
@@ -141,6 +171,7 @@ def table(rows: list[Row]) -> str:
     if least:
         text = f"The least of {len(least)} p-values of KS is {min(least):.4f}, {min(1.0, len(least) * min(least)):.2f}"
         lines += ["", f"{text} with Bonferroni's correction."]
+    lines += _coverage(rows)
     wrong = [row["error"] for row in rows if "error" in row]
     if wrong:
         lines.append(f"{len(wrong)} simulations ended with an error, such as: {wrong[0][:200]}")
