@@ -89,7 +89,7 @@ def test_missing_rows_are_listed() -> None:
             regressor(features=features).fit(SEEN, Y)
     with pytest.raises(TableError, match="several for 3"):
         regressor(features=pd.concat([table, table.loc[[3]]])).fit(SEEN, Y)
-    with pytest.raises(TableError, match="others in"):
+    with pytest.raises(TableError, match="other types in"):
         regressor(features=table.assign(kind="road")).fit(SEEN, Y)
     with pytest.raises(TableError, match=f"a row for each of the {N} nodes"):
         regressor(features=MEASURED[:-1]).fit(SEEN, Y)

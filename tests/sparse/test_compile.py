@@ -148,7 +148,7 @@ def test_a_second_process_compiles_what_a_fit_compiles() -> None:
     city = graphmatern.make_roads(60, seed=0)
     model = graphmatern.GraphGPRegressor(city, graphmatern.Matern(1, 3.0, fixed=("nu",)), engine="markov")
     model.set_params(integrate=False).fit(np.arange(0, 40, 4), np.sin(np.arange(10.0))).predict(return_std=True)
-    for name, function, types in _ahead.late_functions():
+    for name, function, types in _ahead.functions_of(_ahead.LATE | _ahead.LAST):
         assert types in function.signatures, name
 
 

@@ -91,7 +91,7 @@ def reproduce(
     ] = "fast",
     processes: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 2,
 ) -> None:
-    """Reproduce the paper's table and figures, next to the published ones.
+    """Reproduce the paper's table and figures, beside its own.
 
     Example: graphmatern reproduce all --out results
     """

@@ -23,13 +23,22 @@ from graphmatern.sparse._resources import available_threads
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LATE", "Helper", "begin", "is_helper", "late_functions", "wait_for"]
+__all__ = ["LAST", "LATE", "Helper", "begin", "functions_of", "is_helper", "wait_for"]
 
 # Functions of about half of all compilation, with their arguments: S is the structure of a factor, capital letters
 # else are arrays; see `_types`. A test compares them with what a fit compiles.
 LATE = {
     "_numeric.factorize_runs": "S I L L n b b F F F F R L",
     "_selected.invert_runs": "S L L n F F F F R L",
+}
+# What a fit needs after those: compiled here rather than wait for the second process.
+LAST = {
+    "_solve.lower_many": "S F M F R",
+    "_solve.upper_many": "S F M F R",
+    "_powers._traces": "S F M F n",
+    "_powers._forms": "S F F F F",
+    "_solve.lower_one": "S F F F",
+    "_solve.upper_one": "S F F F",
 }
 # Where one of these is missing, the late ones will be needed.
 _EARLY = ("_minimum_degree", "_pattern.breadth_first", "_symbolic")
@@ -54,9 +63,9 @@ def _types(letters: str) -> tuple[Any, ...]:
     return tuple(kinds[letter] for letter in letters.split())
 
 
-def late_functions() -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
-    """Yield name, function and types of arguments of what is needed late."""
-    for name, letters in LATE.items():
+def functions_of(needed: dict[str, str]) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
+    """Yield name, function and types of arguments of what is needed."""
+    for name, letters in needed.items():
         module, function = name.split(".")
         yield name, getattr(import_module(f"{__package__}.{module}"), function), _types(letters)
 
@@ -113,12 +122,13 @@ class Helper:
 
 _helper: Helper | None = None
 _begun = False
+_meanwhile: Iterator[tuple[str, Any, tuple[Any, ...]]] = iter(())
 is_helper = False
 
 
 def begin(name: str) -> None:
     """Start the second process, once, if the function that was not found in the cache says that all will be needed."""
-    global _helper, _begun
+    global _helper, _begun, _meanwhile
     if _begun or is_helper or not name.startswith(_EARLY):
         return
     _begun = True
@@ -127,12 +137,17 @@ def begin(name: str) -> None:
         return
     with contextlib.suppress(OSError):
         _helper = Helper([sys.executable, "-c", _PROGRAM])
+        _meanwhile = functions_of(LAST)
 
 
 def wait_for(name: str) -> bool:
     """Wait for a function that the second process is to compile; whether it did."""
     if _helper is None or name not in LATE:
         return False
+    while not _helper.wait_for(name, 0.0) and (following := next(_meanwhile, None)):
+        _, function, types = following
+        if types not in function.signatures:
+            function.compile(types)
     found = _helper.wait_for(name, _PATIENCE)
     if not found:
         _helper.end()
@@ -153,6 +168,6 @@ def work() -> None:
     """Compile what is needed late, and say so: the second process."""
     global is_helper
     is_helper = True
-    for name, function, types in late_functions():
+    for name, function, types in functions_of(LATE):
         function.compile(types)
         print(name, flush=True)

@@ -218,7 +218,7 @@ def _factor_large(blas: Blas, tree: Structure, s: int, lower: Floats, factor: Fl
     height = tree.height[s]
     panel = tree.panel[s]
     below = height - width
-    first = 0
+    first = 0 * width  # not a literal, for which all functions that take it would be compiled once more
     while first < width:
         last = end_of_run(tree, s, first, width)
         size = last - first
@@ -281,7 +281,7 @@ def find_rows(tree: Structure, s: int, first: int, ancestor: int, where: Longs) 
 def _add_to_ancestors(tree: Structure, s: int, mine: int, factor: Floats, stack: Floats, where: Longs) -> None:
     """Add the update matrix of a detached supernode to the panels of its ancestors."""
     size = tree.row_start[s + 1] - tree.row_start[s]
-    k = 0
+    k = 0 * size
     while k < size:
         ancestor = tree.supernode[tree.rows[tree.row_start[s] + k]]
         beyond = find_rows(tree, s, k, ancestor, where)

@@ -44,7 +44,7 @@ __all__ = ["hand_to_children", "invert_diagonal", "invert_runs", "read_from_ance
 def read_from_ancestors(tree: Structure, s: int, mine: int, inverse: Floats, stack: Floats, where: Longs) -> None:
     """Gather Z[R, R] of a detached supernode from the panels of its ancestors."""
     size = tree.row_start[s + 1] - tree.row_start[s]
-    k = 0
+    k = 0 * size
     while k < size:
         ancestor = tree.supernode[tree.rows[tree.row_start[s] + k]]
         beyond = find_rows(tree, s, k, ancestor, where)
@@ -149,7 +149,7 @@ def invert_diagonal(blas: Blas, tree: Structure, s: int, factor: Floats, inverse
             inverse[column + i] = factor[column + i]
     corner = inverse.ctypes.data + 8 * panel
     _blas.trtri(blas, width, corner, height)
-    first = 0
+    first = 0 * width
     while first < width:
         last = end_of_run(tree, s, first, width)
         size = last - first

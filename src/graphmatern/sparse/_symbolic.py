@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphmatern.sparse._compile import inline, inner, jit
+from graphmatern.sparse._compile import inline, jit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -169,27 +169,17 @@ def _worth_merging(n_columns: int, n_rows: int, share: float) -> bool:
     return share < 0.10
 
 
-@inner
 def _fundamental(parent: Ints, count: Ints) -> tuple[Ints, Ints]:
     """Group columns of exactly equal rows; return the supernode (n,) of each column, and their starts."""
     n = len(parent)
-    n_children = np.zeros(n, np.int32)
-    for j in range(n):
-        if parent[j] != -1:
-            n_children[parent[j]] += 1
-    supernode = np.empty(n, np.int32)
-    start = np.empty(n + 1, np.int32)
-    size = 0
-    for j in range(n):
-        if j == 0 or parent[j - 1] != j or count[j - 1] != count[j] + 1 or n_children[j] > 1:
-            start[size] = j
-            size += 1
-        supernode[j] = size - 1
-    start[size] = n
-    return supernode, start[: size + 1].copy()
+    n_children = np.bincount(parent[parent >= 0], minlength=n)
+    begins = np.ones(n, np.bool_)
+    begins[1:] = (parent[:-1] != np.arange(1, n)) | (count[:-1] != count[1:] + 1) | (n_children[1:] > 1)
+    start = np.append(np.flatnonzero(begins), n).astype(np.int32)
+    return np.cumsum(begins, dtype=np.int32) - np.int32(1), start
 
 
-@inner
+@jit
 def _amalgamate(parent: Ints, width: Ints, height: Ints, unknowns: int) -> Ints:
     """Merge children into their parents where that costs few zeros; update ``width`` and ``height``.
 
@@ -226,7 +216,7 @@ def _amalgamate(parent: Ints, width: Ints, height: Ints, unknowns: int) -> Ints:
     return into
 
 
-@inner
+@jit
 def _heaviest_child(parent: Ints, width: Ints, height: Ints) -> Ints:
     """Return the child (size,) to visit first so that the update matrices waiting on the stack stay few.
 
@@ -249,7 +239,6 @@ def _heaviest_child(parent: Ints, width: Ints, height: Ints) -> Ints:
     return best
 
 
-@jit
 def supernodes(parent: Ints, count: Ints, unknowns: int) -> tuple[Ints, Longs, Ints, Ints, Ints]:
     """Group the columns of a postordered tree into supernodes, with some number of unknowns at each node.
 
@@ -266,66 +255,39 @@ def supernodes(parent: Ints, count: Ints, unknowns: int) -> tuple[Ints, Longs, I
     supernode : (n,)
         Supernode of each column, in the new numbering.
     """
+    # Only what goes from one supernode to the next is compiled: that takes longer than all the rest.
     fundamental, first = _fundamental(parent, count)
-    size = len(first) - 1
-    tree = np.full(size, -1, np.int32)
-    width = np.empty(size, np.int32)
-    height = np.empty(size, np.int32)
-    for s in range(size):
-        width[s] = first[s + 1] - first[s]
-        height[s] = count[first[s]]
-        above = parent[first[s + 1] - 1]
-        if above != -1:
-            tree[s] = fundamental[above]
+    tree = _mapped(fundamental, parent[first[1:] - 1])
+    width, height = np.diff(first), count[first[:-1]]
     into = _amalgamate(tree, width, height, unknowns)
     return _renumber(fundamental, tree, width, height, into)
 
 
-@inner
+def _mapped(label: Ints, nodes: Ints) -> Ints:
+    """Return the labels of nodes; -1 stays -1."""
+    return np.where(nodes < 0, np.int32(-1), label[nodes])
+
+
 def _renumber(
     fundamental: Ints, tree: Ints, width: Ints, height: Ints, into: Ints
 ) -> tuple[Ints, Longs, Ints, Ints, Ints]:
     """Give numbers in postorder to the supernodes that remain, and the columns along with them."""
-    n = len(fundamental)
-    label = np.full(len(tree), -1, np.int32)
-    size = 0
-    for s in range(len(tree)):
-        if into[s] == s:
-            label[s] = size
-            size += 1
-    for s in range(len(tree) - 1, -1, -1):
-        if into[s] != s:
-            label[s] = label[into[s]]  # merged into a later one, whose label is final
-    kept_tree = np.full(size, -1, np.int32)
-    kept_width = np.empty(size, np.int32)
-    kept_height = np.empty(size, np.int32)
-    for s in range(len(tree)):
-        if into[s] == s:
-            kept_width[label[s]] = width[s]
-            kept_height[label[s]] = height[s]
-            if tree[s] != -1:
-                kept_tree[label[s]] = label[tree[s]]
+    kept = np.flatnonzero(into == np.arange(len(into)))
+    last = into  # each is merged into a later one, which may be merged itself
+    while not np.array_equal(last, further := last[last]):
+        last = further
+    label = np.zeros(len(into), np.int32)
+    label[kept] = np.arange(len(kept))
+    label = label[last]
+    kept_tree, kept_width, kept_height = _mapped(label, tree[kept]), width[kept], height[kept]
     post = postorder(kept_tree, _heaviest_child(kept_tree, kept_width, kept_height))
-    rank = np.empty(size, np.int32)
-    start = np.zeros(size + 1, np.int64)
-    new_tree = np.full(size, -1, np.int32)
-    new_height = np.empty(size, np.int32)
-    for k in range(size):
-        rank[post[k]] = k
-        start[k + 1] = start[k] + kept_width[post[k]]
-        new_height[k] = kept_height[post[k]]
-    for k in range(size):
-        if kept_tree[post[k]] != -1:
-            new_tree[k] = rank[kept_tree[post[k]]]
-    order = np.empty(n, np.int32)
-    supernode = np.empty(n, np.int32)
-    free = start[:-1].copy()
-    for j in range(n):
-        k = rank[label[fundamental[j]]]
-        order[free[k]] = j
-        supernode[free[k]] = k
-        free[k] += 1
-    return order, start, new_height, new_tree, supernode
+    rank = np.empty(len(post), np.int32)
+    rank[post] = np.arange(len(post))
+    widths = kept_width[post]
+    start = np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
+    order = children_lists(rank[label[fundamental]])[1]
+    supernode = np.repeat(np.arange(len(post), dtype=np.int32), widths)
+    return order, start, kept_height[post], _mapped(rank, kept_tree[post]), supernode
 
 
 @jit

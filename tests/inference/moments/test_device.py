@@ -80,7 +80,8 @@ def test_blocks_are_gone_on_from_when_there_is_less_memory_than_before(monkeypat
     first = products.moments(NODES, 5, None, kept)
     assert sorted(kept) == [0, 3]
     free[0] /= 3.0
-    np.testing.assert_array_equal(products.moments(NODES, 12, first, kept), expected)
+    # Products of fewer columns may be summed in another order, by a last digit.
+    assert np.abs(products.moments(NODES, 12, first, kept) - expected).max() <= 4e-16
 
 
 SPECTRUM = HUBS.spectrum(normalized=True)
