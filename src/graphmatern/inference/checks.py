@@ -8,13 +8,11 @@ import numpy as np
 import torch
 from scipy.special import logsumexp, ndtr
 
-from graphmatern.inference.cavities import class_cavities
 from graphmatern.likelihoods import Binomial, Counts, MultinomialProbit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from graphmatern.inference.cavities import Cavities
     from graphmatern.inference.posterior import Posterior
     from graphmatern.likelihoods import Categorical, Numeric
 
@@ -108,7 +106,7 @@ def left_out_classes(posterior: Posterior) -> Floats:
     """Class probabilities of labelled nodes given all other labels, NaN where these say nothing; (n, n_classes)."""
     likelihood: Categorical = posterior.likelihood  # type: ignore[assignment]
     if isinstance(likelihood, MultinomialProbit) and posterior.coupled:
-        found = _label_cavities(posterior, np.arange(len(posterior.class_codes)))
+        found = posterior.label_cavities
         return likelihood.joint_probabilities(found.mean, found.covariance)
     pairs = [(mean[:, 0], variance) for _, mean, variance in posterior.leave_one_out()]
     means, variances = (np.stack(values) for values in zip(*pairs, strict=True))
@@ -134,17 +132,10 @@ def classes_beside_labels(posterior: Posterior, rows: Longs) -> Floats:
         Positions of labels.
     """
     likelihood: MultinomialProbit = posterior.likelihood  # type: ignore[assignment]
-    found = _label_cavities(posterior, rows)
-    return likelihood.probabilities_beside(posterior.class_codes[rows], found.mean, found.covariance)
-
-
-def _label_cavities(posterior: Posterior, rows: Longs) -> Cavities:
-    """What all other labels say of the coupled processes at some labels."""
-    parts = posterior.parts
-    nodes = parts[0].group.nodes[rows]
-    d = np.stack([part.precision[rows] for part in parts], axis=1)
-    t = np.hstack([part.potentials[rows] for part in parts])
-    return class_cavities(posterior.latent_mean(nodes).T, posterior.class_covariance(nodes), d, t)
+    if not len(rows):
+        return np.zeros((0, likelihood.n_classes))
+    found = posterior.label_cavities
+    return likelihood.probabilities_beside(posterior.class_codes[rows], found.mean[rows], found.covariance[rows])
 
 
 def pointwise(posterior: Posterior) -> Pointwise:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,9 @@ import torch
 from scipy.special import ndtr, ndtri
 
 from graphmatern.inference import checks
+from graphmatern.inference.cavities import class_cavities
 from graphmatern.inference.latents import NODES_AT_ONCE, Latents, Part
+from graphmatern.inference.threads import small_matrix_threads
 from graphmatern.likelihoods import Binomial, Counts, MultinomialProbit
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from graphmatern.inference.cavities import Cavities
     from graphmatern.inference.observations import Observations
     from graphmatern.likelihoods import Categorical, Likelihood, Numeric
 
@@ -84,7 +88,8 @@ class Posterior(Latents, Draws):
         """Probabilities of the classes, the uncertainty of the processes included; shape (n_nodes, n_classes)."""
         likelihood: Categorical = self.likelihood  # type: ignore[assignment]
         if self._levels is not None and isinstance(likelihood, MultinomialProbit):
-            blocks = [likelihood.joint_probabilities(*moments) for moments in self.class_moments(nodes)]
+            with small_matrix_threads(len(self.class_codes)):
+                blocks = [likelihood.joint_probabilities(*moments) for moments in self.class_moments(nodes)]
             joint = np.concatenate([np.zeros((0, self.n_latents)), *blocks])
             if self._given is None:
                 row_of = dict(zip(self.parts[0].group.nodes.tolist(), range(len(self.class_codes)), strict=True))
@@ -226,6 +231,15 @@ class Posterior(Latents, Draws):
     def left_out_classes(self) -> Floats:
         """Class probabilities of labelled nodes given all other labels; shape (n, n_classes)."""
         return checks.left_out_classes(self)
+
+    @cached_property
+    def label_cavities(self) -> Cavities:
+        """What all other labels say of the coupled processes at each label."""
+        nodes = self.parts[0].group.nodes
+        d = np.stack([part.precision for part in self.parts], axis=1)
+        t = np.hstack([part.potentials for part in self.parts])
+        with small_matrix_threads(len(nodes)):
+            return class_cavities(self.latent_mean(nodes).T, self.class_covariance(nodes), d, t)
 
     @property
     def class_codes(self) -> Longs:

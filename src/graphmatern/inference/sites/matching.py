@@ -54,6 +54,7 @@ _CLEARLY = 0.8  # of the squared distance to a fixed point that may be left by a
 _POWERS = (0.8, 0.5, 0.0)  # tried in turn
 _MOST_UPDATES = 80  # at one power
 _UPDATES_TO_WEIGH, _OUTER_TO_WEIGH = 20, 2  # where parameters are only weighed: likely ones take about four updates
+_OUTER_TO_SEARCH = 8  # where a search may turn back instead
 _HOPELESS = 20.0  # nats below the best evidence, where parameters have no weight
 _REFINED = 1e-12  # how exact the sites of predictions are; see `match_moments`
 _PATIENCE = 3  # parameters that a search may try in vain before the power is lowered
@@ -155,12 +156,15 @@ class MomentMatching(Approximation):
             limited["max_outer_steps"] = _OUTER_TO_WEIGH
             limited["hopeless"] = -np.inf if compared_with is None else compared_with - _HOPELESS
         while self.power > 0.0:
+            may_turn_back = searching and self._failures < _PATIENCE
+            if not weighing:
+                limited["max_outer_steps"] = _OUTER_TO_SEARCH if may_turn_back else None
             # Away from a fixed point the evidence says nothing: there is no comparing before the updates end.
             found = match_moments(latent, observed, start, power=self.power, **limited)
             if found.converged:
                 return found
             self._failures += not weighing
-            if weighing or (searching and self._failures <= _PATIENCE):
+            if weighing or may_turn_back:
                 raise NumericalError(
                     "expectation propagation does not converge. Likely cause: parameters under which "
                     "observations contradict each other."
