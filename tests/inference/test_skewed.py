@@ -46,7 +46,9 @@ def any_posterior_of(likelihood: Likelihood, y: Any, lengthscale: float = 2.0) -
     engine = SpectralEngine(problem, SiteObjective.groups(problem))
     objective = SiteObjective(engine, problem)
     theta = np.concatenate([engine.start, objective.start])
-    _, sites = objective.settled_at(theta)
+    (found,) = objective.settled_at(theta[None])
+    assert found is not None
+    _, sites = found
     return objective.posterior(theta, sites), kernel.on(PATH).matrix().detach().numpy() + 1.0 / 0.5
 
 

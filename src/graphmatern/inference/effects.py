@@ -8,7 +8,7 @@ over groups and replicates; then b has mean A⁻¹g and covariance A⁻¹.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg as la
@@ -35,35 +35,30 @@ class Effects:
     """
 
     def __init__(self, n_effects: int, precision: float = 0.0) -> None:
-        self._precision = precision
+        self.count, self._precision = n_effects, precision
         self.information = precision * np.eye(n_effects)
         self.cross = np.zeros(n_effects)
 
     def add(self, information: Floats, cross: Floats) -> None:
-        """Add what a group says: shapes (p, p) and (p,)."""
-        self.information += information
-        self.cross += cross
-
-    @property
-    def count(self) -> int:
-        """Number of coefficients."""
-        return len(self.cross)
+        """Add what a group says: shapes (..., p, p) and (..., p), the first axes for many parameters at once."""
+        self.information = self.information + information
+        self.cross = self.cross + cross
 
     @cached_property
     def _factor(self) -> Floats:
+        if not np.isfinite(self.information).all():
+            raise NumericalError(
+                "the coefficients of the mean are not finite. Likely cause: parameters so extreme that rounding hides "
+                "the data."
+            )
         try:
-            return np.asarray(la.cholesky(self.information, lower=True))
-        except la.LinAlgError:
+            return np.asarray(np.linalg.cholesky(self.information), dtype=np.float64)
+        except np.linalg.LinAlgError:
             if self._precision > 0.0:
                 raise NotPositiveDefiniteError("negative sites outweigh the prior", -1) from None
             raise NumericalError(
                 "the coefficients of the mean are not determined by the data. Likely causes: (a) covariates that are "
                 "linear combinations of each other; (b) parameters so extreme that rounding hides the data."
-            ) from None
-        except ValueError:
-            raise NumericalError(
-                "the coefficients of the mean are not finite. Likely cause: parameters so extreme that rounding hides "
-                "the data."
             ) from None
 
     @cached_property
@@ -77,11 +72,19 @@ class Effects:
         return np.asarray(la.cho_solve((self._factor, True), self.cross))
 
     @property
-    def log_determinant(self) -> float:
-        """Log det A, relative to the prior's where that is proper."""
+    def explained(self) -> Any:
+        """GᵀA⁻¹g, or many of them."""
         if not self.count:
             return 0.0
-        own = 2.0 * float(np.log(np.diag(self._factor)).sum())
+        white = np.linalg.solve(self._factor, self.cross[..., None])[..., 0]
+        return np.sum(white**2, axis=-1)
+
+    @property
+    def log_determinant(self) -> Any:
+        """Log det A, relative to the prior's where that is proper; or many of them."""
+        if not self.count:
+            return 0.0
+        own = 2.0 * np.log(np.diagonal(self._factor, axis1=-2, axis2=-1)).sum(axis=-1)
         return own - self.count * np.log(self._precision) if self._precision else own
 
     @property
@@ -107,17 +110,17 @@ class GaussianEvidence:
 
     def __init__(self, effects: Effects) -> None:
         self.effects = effects
-        self._total = 0.0
+        self._total: Any = 0.0
         self._count = 0
 
-    def add(self, log_determinant: float, forms: Floats, n_replicates: int, count: int) -> None:
+    def add(self, log_determinant: Any, forms: Floats, n_replicates: int, count: int) -> None:
         """Add a group.
 
         Parameters
         ----------
-        log_determinant : float
-            log det C.
-        forms : ndarray, shape (R + p, R + p)
+        log_determinant : float or ndarray, shape (...,)
+            log det C; many of them for many parameters at once.
+        forms : ndarray, shape (..., R + p, R + p)
             [Y H]ᵀ C⁻¹ [Y H].
         n_replicates : int
             R.
@@ -125,17 +128,15 @@ class GaussianEvidence:
             Observations of one replicate.
         """
         r = n_replicates
-        self._total += r * log_determinant + float(np.trace(forms[:r, :r]))
+        self._total = self._total + r * log_determinant + np.trace(forms[..., :r, :r], axis1=-2, axis2=-1)
         self._count += r * count
-        self.effects.add(r * forms[r:, r:], forms[r:, :r].sum(axis=1))
+        self.effects.add(r * forms[..., r:, r:], forms[..., r:, :r].sum(axis=-1))
 
-    def negative_log_likelihood(self) -> float:
-        """−log p, the constant included."""
+    def negative_log_likelihood(self) -> Any:
+        """−log p, the constant included; or many of them."""
         effects = self.effects
         total = self._total + (self._count - effects.flat) * np.log(2 * np.pi)
-        if effects.count:
-            total += effects.log_determinant - float(effects.cross @ effects.mean)
-        return float(0.5 * total)
+        return 0.5 * (total + effects.log_determinant - effects.explained)
 
     def form_weights(self, n_replicates: int) -> Floats:
         """Weights W with which the forms of a group enter the derivative of −2 log p: ⟨W, ∂forms⟩; (R + p, R + p)."""

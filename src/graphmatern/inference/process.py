@@ -368,6 +368,24 @@ class Engine(Family):
         del other
         return position
 
+    def covariances_at(self, positions: Floats, noise: Floats | None = None) -> list[Floats] | None:
+        """Prior covariances of the observations at many coordinates, where these are so small that it saves time.
+
+        Parameters
+        ----------
+        positions : ndarray, shape (m, n_coordinates)
+            Coordinates.
+        noise : ndarray, shape (m,), optional
+            Least noise variance that will be added to each; errors may be so large that it hides them.
+
+        Returns
+        -------
+        list of ndarray, each of shape (m, n, n)
+            One for each group; None where it had better be done one by one.
+        """
+        del positions, noise
+        return None
+
     def prepare(self, position: Floats) -> None:
         """Make ready for a search from here, what is approximate in particular; nothing of that changes on the way."""
         del position

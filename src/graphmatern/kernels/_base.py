@@ -254,7 +254,7 @@ class SumKernel(Kernel):
     def spectral_weights(self, eigenvalues: torch.Tensor, squared_norms: torch.Tensor, n_nodes: int) -> torch.Tensor:
         """Sum of the terms' weights; see `Kernel.spectral_weights`."""
         weights = [term.spectral_weights(eigenvalues, squared_norms, n_nodes) for term in self.terms]
-        return torch.stack(weights).sum(dim=0)
+        return torch.stack(torch.broadcast_tensors(*weights)).sum(dim=0)  # type: ignore[no-untyped-call]
 
     def _check_laplacian(self, *, normalized: bool, faults: FaultList) -> None:
         for term in self.terms:

@@ -192,6 +192,10 @@ class Likelihood(Parameterized, ABC):
         """Entries per observation of the largest array `expected_log_prob` forms."""
         return len(self._nodes) * self.n_latents
 
+    def observations_at_once(self) -> int:
+        """How many observations an expectation takes at a time; parameters may have a value for each of so many."""
+        return max(1, entries_at_once // self._entries_per_observation())
+
     def expectation(self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> Expectation:
         """Expected log-likelihoods and their derivatives in mean and variance, a block of observations at a time.
 
@@ -249,7 +253,7 @@ class Likelihood(Parameterized, ABC):
         near: Near | None = None,
     ) -> Expectation:
         """Values and derivatives of a function of y, mean and variance, a block of observations at a time."""
-        size = max(1, entries_at_once // self._entries_per_observation())
+        size = self.observations_at_once()
         blocks = []
         for start in range(0, max(1, len(y)), size):
             part = slice(start, start + size)

@@ -287,7 +287,7 @@ def _t_and_gaussian(
     ----------
     away, variance : Tensor, shape (n,)
         Where, and variance of the Gaussian one.
-    squared_scale, df : Tensor
+    squared_scale, df : Tensor, scalars or of shape (n,)
         Of the t distribution.
     """
     df = df.clamp_max(_NEARLY_GAUSSIAN)
@@ -297,9 +297,10 @@ def _t_and_gaussian(
         # w = df / (df + away² / scale²).
         reach = 80.0 / df + torch.sqrt(160.0 / df)
         low, high = -torch.log1p(squared / (squared_scale * df)) - reach, torch.log1p(reach)
-        step = 0.35 * torch.sqrt(2.0 / (df + 1.0))  # of the width of a peak
-        widest = (high - low).max().item() if len(away) else 1.0
-        count = int(min(_LARGEST_GRID, math.ceil(widest / step.item()) + 1))
+        # Of the width of a peak; of narrow ones no more than leaves e^(−34), as singularities are π / 2 away.
+        step = (0.7 * torch.sqrt(2.0 / (df + 1.0))).clamp_max(0.29)
+        most_steps = ((high - low) / step).max().item() if len(away) else 1.0
+        count = int(min(_LARGEST_GRID, math.ceil(most_steps) + 1))
         u = low + (high - low) * torch.linspace(0.0, 1.0, count, dtype=torch.float64)[:, None]
     # Logarithm of Gamma's density of log w: its constant and its peak together, as both are large where df is.
     half = 0.5 * df

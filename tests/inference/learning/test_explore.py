@@ -19,7 +19,7 @@ def test_a_normal_density_in_four_dimensions() -> None:
     covariance = root @ root.T
     density = stats.multivariate_normal(np.arange(4.0) / 4, covariance)
     found = explore(
-        lambda x: float(density.logpdf(x)) + 2.0,
+        lambda points: np.atleast_1d(density.logpdf(points)) + 2.0,
         np.arange(4.0) / 4,
         np.linalg.inv(covariance).astype(np.float64),
         WIDE,
@@ -36,7 +36,7 @@ def test_a_normal_density_in_four_dimensions() -> None:
 def test_a_skew_density_that_is_cut_off_by_a_bound() -> None:
     """x = log of an exponential variable has a long tail to the left; a bound takes away its right half."""
     coordinates = [Coordinate("x", -30.0, 0.0, LogNormal(1.0, 3.0))]
-    found = explore(lambda x: float(x[0] - np.exp(x[0])), np.array([0.0]), np.eye(1), coordinates, 200)
+    found = explore(lambda points: (points - np.exp(points))[:, 0], np.array([0.0]), np.eye(1), coordinates, 200)
     grid = np.linspace(-30.0, 0.0, 20001)
     density = np.exp(grid - np.exp(grid))
     total = np.trapezoid(density, grid)
@@ -47,19 +47,22 @@ def test_a_skew_density_that_is_cut_off_by_a_bound() -> None:
 
 
 def test_a_second_mode_is_found() -> None:
-    def log_density(x: np.ndarray) -> float:
-        near = -0.5 * float(((x - 1.0) ** 2).sum()) / 0.25
-        far = -0.5 * float(((x + 1.5) ** 2).sum()) / 0.25
-        return float(np.logaddexp(near, far - 0.5))
+    def log_densities(points: np.ndarray) -> np.ndarray:
+        near = -0.5 * ((points - 1.0) ** 2).sum(axis=1) / 0.25
+        far = -0.5 * ((points + 1.5) ** 2).sum(axis=1) / 0.25
+        return np.asarray(np.logaddexp(near, far - 0.5))
 
     coordinates = [Coordinate("x", -30.0, 30.0, LogNormal(1.0, 3.0)) for _ in range(2)]
-    found = explore(log_density, np.ones(2), 4.0 * np.eye(2), coordinates, 256)
+    found = explore(log_densities, np.ones(2), 4.0 * np.eye(2), coordinates, 256)
     share = found.weights[found.points[:, 0] < -0.25].sum()
     assert share == pytest.approx(1.0 / (1.0 + np.exp(0.5)), abs=0.1)
 
 
 def test_points_that_break_down_have_no_weight() -> None:
-    found = explore(lambda x: -np.inf if x[0] > 0.5 else -0.5 * float(x @ x), np.zeros(2), np.eye(2), WIDE[:2], 64)
+    def log_densities(points: np.ndarray) -> np.ndarray:
+        return np.where(points[:, 0] > 0.5, -np.inf, -0.5 * (points**2).sum(axis=1))
+
+    found = explore(log_densities, np.zeros(2), np.eye(2), WIDE[:2], 64)
     assert found.points[:, 0].max() <= 0.5
     assert found.weights.sum() == pytest.approx(1.0)
 
@@ -76,13 +79,16 @@ def test_points_of_a_normal_density() -> None:
 
 
 def test_nothing_to_explore() -> None:
-    found = explore(lambda _: 3.0, np.zeros(0), np.zeros((0, 0)), [], 64)
+    found = explore(lambda _: np.array([3.0]), np.zeros(0), np.zeros((0, 0)), [], 64)
     assert found.points.shape == (1, 0)
     assert found.log_integral == 3.0
 
 
 def test_a_few_points_keep_means_and_covariances() -> None:
-    found = explore(lambda x: -0.5 * float(x @ x) - 0.1 * float(np.exp(x[0])), np.zeros(3), np.eye(3), WIDE[:3], 200)
+    def log_densities(points: np.ndarray) -> np.ndarray:
+        return np.asarray(-0.5 * (points**2).sum(axis=1) - 0.1 * np.exp(points[:, 0]))
+
+    found = explore(log_densities, np.zeros(3), np.eye(3), WIDE[:3], 200)
     chosen, weights = few_of(found, 24)
     assert len(chosen) <= 24
     assert len(set(chosen.tolist())) == len(chosen)

@@ -12,7 +12,7 @@ from graphmatern.inference.field.covariance import FieldCovariance, FieldEffects
 from graphmatern.inference.field.posterior import FieldPosterior, gather_evidence
 from graphmatern.inference.field.state_space import StateSpace
 from graphmatern.inference.field.systems import FewCells, FieldSystem, ManyCells, WholeGrid
-from graphmatern.inference.learning.parameters import PriorsAndBounds, move_parameters
+from graphmatern.inference.learning.parameters import PriorsAndBounds, move_parameters, one_by_one
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -154,6 +154,10 @@ class FieldObjective:
         del sites
         system = self.system_at(theta)
         return FieldPosterior(self.bound.spectrum, copy.deepcopy(self.time), system, effects=self.effects)
+
+    def values(self, thetas: Floats) -> Floats:
+        """Values at many parameters, infinite where numbers break down; shape (m,)."""
+        return one_by_one(self.value, thetas)
 
     def value(self, theta: Floats) -> float:
         """Return the value alone, which takes a fraction of the time that the derivatives take."""

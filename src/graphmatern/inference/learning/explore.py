@@ -71,7 +71,7 @@ class Explored:
 
 
 def explore(
-    log_density: Callable[[Floats], float],
+    log_densities: Callable[[Floats], Floats],
     mode: Floats,
     hessian: Floats,
     coordinates: Sequence[Coordinate],
@@ -83,8 +83,8 @@ def explore(
 
     Parameters
     ----------
-    log_density : callable
-        Up to a constant; −∞ where it cannot be computed.
+    log_densities : callable
+        From points, shape (n, d), to log densities up to a constant, shape (n,); −∞ where one cannot be computed.
     mode : ndarray, shape (d,)
         About where it is largest.
     hessian : ndarray, shape (d, d)
@@ -98,11 +98,11 @@ def explore(
     """
     d = len(mode)
     if not d:
-        value = log_density(mode)
+        value = float(log_densities(mode[None])[0])
         return Explored(mode[None], np.ones(1), np.array([value]), value)
     low, high = np.array([(one.low, one.high) for one in coordinates]).T
     counts = [max(8, round(share * n_points)) for share in _SHARES]
-    around = _around_mode(log_density, mode, hessian, low, high)
+    around = _around_mode(log_densities, mode, hessian, low, high)
     used: list[tuple[int, _Proposal]] = [(counts[0], around), (counts[1], _FromPrior(coordinates))]
     points, values = np.empty((0, d)), np.empty(0)
     weights, log_integral, drawn = np.empty(0), 0.0, 0
@@ -112,7 +112,9 @@ def explore(
             new = proposal.draw(uniform)
             inside = ((new >= low) & (new <= high)).all(axis=1)
             points = np.vstack([points, new])
-            values = np.append(values, [log_density(x) if ok else -np.inf for x, ok in zip(new, inside, strict=True)])
+            found = np.full(size, -np.inf)
+            found[inside] = log_densities(new[inside])
+            values = np.append(values, found)
         drawn = len(used)
         total = sum(size for size, _ in used)
         proposed = logsumexp([np.log(size / total) + one.log_density(points) for size, one in used], axis=0)
@@ -125,8 +127,8 @@ def explore(
             dominated = 1.0 / np.sum(weights**2) < 0.3 * total
             flat = weights**_FLATTENED if dominated else weights
             used.append((count, _FittedT(points, flat / flat.sum())))
-    found = np.flatnonzero(weights > 0)
-    return Explored(points[found], weights[found] / weights[found].sum(), values[found], log_integral)
+    kept = np.flatnonzero(weights > 0)
+    return Explored(points[kept], weights[kept] / weights[kept].sum(), values[kept], log_integral)
 
 
 def normal_points(top: float, mode: Floats, hessian: Floats, coordinates: Sequence[Coordinate]) -> Explored:
@@ -154,18 +156,19 @@ def normal_points(top: float, mode: Floats, hessian: Floats, coordinates: Sequen
 
 
 def _around_mode(
-    log_density: Callable[[Floats], float], mode: Floats, hessian: Floats, low: Floats, high: Floats
+    log_densities: Callable[[Floats], Floats], mode: Floats, hessian: Floats, low: Floats, high: Floats
 ) -> _SplitT:
     """A proposal around the mode whose scales, up and down each axis, follow from how the density falls there."""
     curvatures, vectors = np.linalg.eigh(hessian)
     axes = vectors / np.sqrt(np.maximum(curvatures, _LEAST_CURVATURE))
-    top = log_density(mode)
+    top = float(log_densities(mode[None])[0])
     scales = np.ones((2, len(mode)))
     for k, axis in enumerate(axes.T):
         for side, sign in enumerate((-1.0, 1.0)):
             step = _AXIS_STEP
             for _ in range(2):
-                fall = max(top - log_density(np.clip(mode + sign * step * axis, low, high)), 0.02)
+                there = np.clip(mode + sign * step * axis, low, high)
+                fall = max(top - float(log_densities(there[None])[0]), 0.02)
                 scales[side, k] = np.clip(step / np.sqrt(2.0 * fall), *_SCALES)
                 if 0.2 < fall < 6.0:
                     break

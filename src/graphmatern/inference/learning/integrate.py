@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from graphmatern.kernels import Kernel
 
     Floats = NDArray[np.float64]
+    Longs = NDArray[np.int64]
     Mix = Callable[[Sequence[Any], Floats], Any]
 
 __all__ = [
@@ -140,8 +141,8 @@ class Effort:
         if self.count <= _CHEAP and not self.slow and n_parameters in (3, 4):
             share = 3.0 if self.exact else 2.0
         if self.count <= _CHEAP and self.dense and n_parameters in (3, 4, 5):  # noise with outliers has five
-            # Takes a second, or a few, and finds the means of parameters to a tenth of a deviation.
-            share = 6.0 if self.exact else 2.5
+            # Many at once take little, and means of parameters are found to a tenth of a deviation.
+            share = 6.0
         return max(24, round(most * self.share * share * (1.0 if self.exact else 0.8)))
 
     @property
@@ -285,10 +286,8 @@ def integrate(effort: Effort, searched: Sequence[Searched], mix: Mix) -> Integra
         if share < _LEAST_WEIGHT:
             continue
         chosen, weights = few_of(own, max(4, round(effort.n_components * min(1.0, laplacians * share))))
-        for place, weight in zip(chosen, weights, strict=True):
-            if weight < _LEAST_WEIGHT:
-                continue
-            component = _component(one, own, int(place), share * float(weight))
+        kept_here = weights >= _LEAST_WEIGHT
+        for component in _components(one, own, chosen[kept_here], share * weights[kept_here]):
             components.append(component)
             makers.append(partial(one.objective.posterior, component.position, component.sites))
         one.engine.release()
@@ -312,11 +311,12 @@ def integrate(effort: Effort, searched: Sequence[Searched], mix: Mix) -> Integra
 def _explore(effort: Effort, searched: Searched) -> Explored:
     """Points for one candidate."""
 
+    def log_densities(positions: Floats) -> Floats:
+        priors = [searched.log_prior(position) - own_prior for position in positions]
+        return np.asarray(np.array(priors) - searched.objective.values(positions))
+
     def log_density(position: Floats) -> float:
-        try:
-            return float(-searched.objective.value(position) + searched.log_prior(position) - own_prior)
-        except NumericalError:
-            return -np.inf
+        return float(log_densities(position[None])[0])
 
     own_prior, coordinates = searched.engine.log_prior(), searched.coordinates
     mode = searched.optimum.position
@@ -334,7 +334,7 @@ def _explore(effort: Effort, searched: Searched) -> Explored:
             return normal_points(-searched.optimum.value, mode, hessian, coordinates)
         if effort.areas and 0 < len(mode) <= MOST_PARAMETERS:
             return explore_grid(log_density, mode, hessian, coordinates)
-        return explore(log_density, mode, hessian, coordinates, effort.n_points(len(mode)))
+        return explore(log_densities, mode, hessian, coordinates, effort.n_points(len(mode)))
 
 
 def _curvature(searched: Searched, position: Floats, step: float) -> Floats:
@@ -346,17 +346,22 @@ def _curvature(searched: Searched, position: Floats, step: float) -> Floats:
     return information()
 
 
-def _component(searched: Searched, explored: Explored, place: int, weight: float) -> Component:
-    """One of the points, with its sites."""
-    position, engine = explored.points[place], searched.engine
-    sites = None
+def _components(searched: Searched, explored: Explored, places: Longs, weights: Floats) -> list[Component]:
+    """Some of the points, with their sites."""
+    positions, engine = explored.points[places], searched.engine
     if searched.objective.sites() is not None:
         with small_matrix_threads(engine.matrix_size):
-            value, sites = searched.objective.settled_at(position)
+            settled = searched.objective.settled_at(positions)
     else:
-        value = searched.log_prior(position) - engine.log_prior() - float(explored.values[place])
-    kernel = engine.kernel(position[: len(engine.coordinates)])
-    return Component(kernel, position, weight, value, sites, searched.normalized)
+        priors = [searched.log_prior(position) - engine.log_prior() for position in positions]
+        settled = [(prior - float(value), None) for prior, value in zip(priors, explored.values[places], strict=True)]
+    kernels = [engine.kernel(position[: len(engine.coordinates)]) for position in positions]
+    rows = zip(kernels, positions, weights, settled, strict=True)
+    return [
+        Component(kernel, position, float(weight), found[0], found[1], searched.normalized)
+        for kernel, position, weight, found in rows
+        if found is not None
+    ]
 
 
 def _draws(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,12 @@ import numpy as np
 import torch
 
 from graphmatern._validation import FaultList, abbreviate
+from graphmatern.errors import NumericalError
 from graphmatern.inference.learning.priors import Prior
 from graphmatern.kernels import parameter_label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,7 +32,9 @@ __all__ = [
     "free_parameters",
     "information_with_priors",
     "move_parameters",
+    "one_by_one",
     "pull_back",
+    "spread_parameters",
     "with_priors",
 ]
 
@@ -208,6 +212,15 @@ def with_priors(objective: Objective, coordinates: Sequence[Coordinate]) -> Obje
     return penalised
 
 
+def one_by_one(value: Callable[[Floats], float], positions: Floats) -> Floats:
+    """A function at many positions, infinite where numbers break down; shape (m,)."""
+    found = np.full(len(positions), np.inf)
+    for place, position in enumerate(positions):
+        with suppress(NumericalError):
+            found[place] = value(position)
+    return found
+
+
 def information_with_priors(objective: Any, coordinates: Sequence[Coordinate]) -> Callable[[], Floats] | None:
     """The Fisher information where an objective was last evaluated, and what priors add; None where it is not known."""
     if objective.information is None:
@@ -256,6 +269,28 @@ def move_parameters(raw: Sequence[Any], position: Floats) -> None:
     """Set unconstrained parameters."""
     for parameter, value in zip(raw, position, strict=True):
         parameter.data.fill_(float(value))
+
+
+@contextmanager
+def spread_parameters(raw: Sequence[Any], columns: Floats) -> Iterator[None]:
+    """Let unconstrained parameters stand for many values at once: functions of them then have the shapes of these.
+
+    Parameters
+    ----------
+    raw : sequence of torch.nn.Parameter
+        Unconstrained parameters, scalars before and after.
+    columns : ndarray, shape (n_parameters, ...)
+        Values for each.
+    """
+    own = [parameter.data for parameter in raw]
+    try:
+        for parameter, values in zip(raw, columns, strict=True):
+            parameter.data = torch.tensor(values, dtype=parameter.dtype, device=parameter.device)
+        with torch.no_grad():
+            yield
+    finally:
+        for parameter, value in zip(raw, own, strict=True):
+            parameter.data = value
 
 
 def pull_back(outputs: Sequence[torch.Tensor], cotangents: Sequence[Floats], free: Sequence[torch.Tensor]) -> Floats:

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from graphmatern.errors import NumericalError
 from graphmatern.inference.effects import Effects, GaussianEvidence
-from graphmatern.inference.learning.parameters import free_parameters, move_parameters
+from graphmatern.inference.learning.parameters import (
+    free_parameters,
+    move_parameters,
+    one_by_one,
+    spread_parameters,
+)
 from graphmatern.inference.posterior import Part, Posterior
+from graphmatern.inference.sites.many import gaussian_forms, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +76,29 @@ class GaussianObjective:
         """Value alone, which takes less time."""
         with torch.no_grad():
             return self._evaluate(theta)[0]
+
+    def values(self, thetas: Floats) -> Floats:
+        """Values at many parameters, infinite where numbers break down; shape (m,)."""
+        found = [self._values(some) for some in parts_of(thetas, self._engine.groups)]
+        return np.concatenate([np.zeros(0), *found])
+
+    def _values(self, thetas: Floats) -> Floats:
+        count = len(thetas[0]) - len(self._raw)
+        with spread_parameters(self._raw, thetas[:, count:].T):
+            noise = np.broadcast_to(self.likelihood.noise.detach().numpy(), len(thetas))
+        groups = self._engine.groups
+        least = min(float(group.noise.min(initial=np.inf)) for group in groups)
+        covariances = self._engine.covariances_at(thetas[:, :count], noise * least)
+        if covariances is None:
+            return one_by_one(self.value, thetas)
+        evidence = GaussianEvidence(Effects(self._problem.observations.n_effects, self._problem.effect_precision))
+        for group, covariance in zip(groups, covariances, strict=True):
+            log_determinants, forms = gaussian_forms(covariance, noise[:, None] * group.noise, group.data)
+            evidence.add(log_determinants, forms, group.n_replicates, len(group.noise))
+        try:
+            return np.asarray(evidence.negative_log_likelihood())
+        except NumericalError:  # of some of them
+            return one_by_one(self.value, thetas)
 
     def _evaluate(
         self, theta: Floats

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -44,7 +44,18 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["MatchedState", "MomentMatching", "evaluate_matched", "match_moments"]
+__all__ = [
+    "HOPELESS",
+    "REFINED",
+    "MatchedState",
+    "MomentMatching",
+    "Tilted",
+    "evaluate_matched",
+    "expected_log_sites",
+    "has_cavities",
+    "match_moments",
+    "tilt",
+]
 
 _LEAST_LEFT = 1e-10  # share of the precision at an observation that its own site must leave to the others
 _MOST_VARIANCE = 100.0  # of a cavity, relative to the prior's: negative sites may raise it, but not as far as that
@@ -54,9 +65,8 @@ _CLEARLY = 0.8  # of the squared distance to a fixed point that may be left by a
 _POWERS = (0.8, 0.5, 0.0)  # tried in turn
 _MOST_UPDATES = 80  # at one power
 _UPDATES_TO_WEIGH, _OUTER_TO_WEIGH = 20, 2  # where parameters are only weighed: likely ones take about four updates
-_OUTER_TO_SEARCH = 8  # where a search may turn back instead
-_HOPELESS = 20.0  # nats below the best evidence, where parameters have no weight
-_REFINED = 1e-12  # how exact the sites of predictions are; see `match_moments`
+HOPELESS = 20.0  # nats below the best evidence, where parameters have no weight
+REFINED = 1e-12  # how exact the sites of predictions are; see `match_moments`
 _PATIENCE = 3  # parameters that a search may try in vain before the power is lowered
 _INNER = 10  # steps of the inner loop at most
 _SLACK = 1e-12  # by which rounding may raise what is minimised, relative to its size
@@ -154,17 +164,14 @@ class MomentMatching(Approximation):
         limited = options | {"max_iterations": min(most, options.get("max_iterations", most))}
         if weighing:
             limited["max_outer_steps"] = _OUTER_TO_WEIGH
-            limited["hopeless"] = -np.inf if compared_with is None else compared_with - _HOPELESS
+            limited["hopeless"] = -np.inf if compared_with is None else compared_with - HOPELESS
         while self.power > 0.0:
-            may_turn_back = searching and self._failures < _PATIENCE
-            if not weighing:
-                limited["max_outer_steps"] = _OUTER_TO_SEARCH if may_turn_back else None
             # Away from a fixed point the evidence says nothing: there is no comparing before the updates end.
             found = match_moments(latent, observed, start, power=self.power, **limited)
             if found.converged:
                 return found
             self._failures += not weighing
-            if weighing or may_turn_back:
+            if weighing or (searching and self._failures <= _PATIENCE):
                 raise NumericalError(
                     "expectation propagation does not converge. Likely cause: parameters under which "
                     "observations contradict each other."
@@ -177,7 +184,7 @@ class MomentMatching(Approximation):
         """The fixed point of full expectation propagation next to another, where it is found; else the other."""
         with contextlib.suppress(NumericalError):
             full = evaluate_matched(latent, observed, state.sites)
-            found = _iterate(latent, observed, full, _REFINED, _MOST_UPDATES)
+            found = _iterate(latent, observed, full, REFINED, _MOST_UPDATES)
             if found.converged:
                 return found
         return state
@@ -229,14 +236,64 @@ def evaluate_matched(
         Where q or a cavity does not exist.
     """
     marginals = latent.marginals(sites)
-    first, second = (power * one for one in sites)
     outer = marginals if held is None else held
-    left = 1.0 - second * outer.variance
-    if not ((left > _LEAST_LEFT) & (outer.variance < left * _MOST_VARIANCE * latent.prior_variance)).all():
+    if not has_cavities(sites, outer.variance, latent.prior_variance, power).all():
         raise NumericalError("a site outweighs what the others leave. Likely cause: sites of other parameters.")
-    own_mean, own_variance = (outer.mean - outer.variance * first) / left, outer.variance / left
+    found = tilt(observed, sites, outer.mean, outer.variance, power)
+    target, mean, variance = found.target, marginals.mean, marginals.variance
+    if held is not None:
+        target = Sites(
+            target.first + (held.mean / held.variance - mean / variance) / power,
+            target.second + (1.0 / held.variance - 1.0 / variance) / power,
+        )
+    # log ∫ p(f) Π site df from KL(q ‖ p) = E log Π site − that.
+    of_sites = float(expected_log_sites(sites, mean, variance).sum()) - marginals.divergence
+    evidence = of_sites + float(found.gains.sum())
+    if not np.isfinite(evidence):
+        raise NumericalError(
+            "the approximate evidence is not finite. Likely causes: (a) observations far beyond what the likelihood "
+            "allows; (b) parameters so extreme that rounding hides the data."
+        )
+    return MatchedState(sites, marginals, found.cavity_mean, found.cavity_variance, target, evidence, power)
+
+
+class Tilted(NamedTuple):
+    """Single observations beside their cavities; arrays of the shape of the sites.
+
+    Attributes
+    ----------
+    cavity_mean, cavity_variance : ndarray
+        Of f without its own site, known offsets left out.
+    target : Sites
+        Sites that match the moments.
+    gains : ndarray
+        Log mass of the likelihood, less that of the site, over the power.
+    """
+
+    cavity_mean: Floats
+    cavity_variance: Floats
+    target: Sites
+    gains: Floats
+
+
+def has_cavities(sites: Sites, variance: Floats, prior_variance: Floats, power: float) -> NDArray[np.bool_]:
+    """Whether each observation's process exists without its own site, given its variance with it."""
+    left = 1.0 - power * sites.second * variance
+    return np.asarray((left > _LEAST_LEFT) & (variance < left * _MOST_VARIANCE * prior_variance))
+
+
+def expected_log_sites(sites: Sites, mean: Floats, variance: Floats) -> Floats:
+    """Means of the logarithms of the sites under q."""
+    return sites.first * mean - 0.5 * sites.second * (mean**2 + variance)
+
+
+def tilt(observed: SiteLikelihood, sites: Sites, mean: Floats, variance: Floats, power: float) -> Tilted:
+    """What each observation alone makes of its cavity, from the moments with its own site."""
+    first, second = (power * one for one in sites)
+    left = 1.0 - second * variance
+    own_mean, own_variance = (mean - variance * first) / left, variance / left
     # q is close to each of the distributions whose moments it is to match.
-    near = torch.from_numpy(outer.mean + observed.offset), torch.from_numpy(outer.variance)
+    near = torch.from_numpy(mean + observed.offset), torch.from_numpy(variance)
     found = observed.likelihood.marginal(
         observed.y, torch.from_numpy(own_mean + observed.offset), torch.from_numpy(own_variance), power, near
     )
@@ -245,22 +302,8 @@ def evaluate_matched(
     bend = 2.0 * found.in_variance.numpy() - slope**2
     kept = np.maximum(1.0 + own_variance * bend, _LEAST_VARIANCE)
     target = Sites((slope - own_mean * bend) / (power * kept), -bend / (power * kept))
-    mean, variance = marginals.mean, marginals.variance
-    if held is not None:
-        target = Sites(
-            target.first + (held.mean / held.variance - mean / variance) / power,
-            target.second + (1.0 / held.variance - 1.0 / variance) / power,
-        )
-    # log ∫ p(f) Π site df from KL(q ‖ p) = E log Π site − that.
-    of_sites = float(np.sum(sites.first * mean - 0.5 * sites.second * (mean**2 + variance))) - marginals.divergence
     own = 0.5 * np.log(left) + left * (own_mean * (first - 0.5 * second * own_mean) + 0.5 * own_variance * first**2)
-    evidence = of_sites + (float(found.value.sum()) - float(own.sum())) / power
-    if not np.isfinite(evidence):
-        raise NumericalError(
-            "the approximate evidence is not finite. Likely causes: (a) observations far beyond what the likelihood "
-            "allows; (b) parameters so extreme that rounding hides the data."
-        )
-    return MatchedState(sites, marginals, own_mean, own_variance, target, evidence, power)
+    return Tilted(own_mean, own_variance, target, (found.value.numpy() - own) / power)
 
 
 def match_moments(

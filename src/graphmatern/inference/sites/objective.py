@@ -15,11 +15,12 @@ import numpy as np
 import torch
 
 from graphmatern.errors import NumericalError
-from graphmatern.inference.learning.parameters import free_parameters, move_parameters
+from graphmatern.inference.learning.parameters import free_parameters, move_parameters, one_by_one
 from graphmatern.inference.posterior import Part, Posterior
 from graphmatern.inference.sites.classes import ClassState, CoupledClasses, check_suits
+from graphmatern.inference.sites.many import match_many, parts_of
 from graphmatern.inference.sites.marginals import LatentField, Sites
-from graphmatern.inference.sites.matching import MomentMatching
+from graphmatern.inference.sites.matching import REFINED, MomentMatching
 from graphmatern.inference.sites.updates import BoundMaximisation, SiteLikelihood
 from graphmatern.inference.skewed import SkewedPosterior
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from graphmatern.inference.learning.problem import Problem
     from graphmatern.inference.observations import Group
     from graphmatern.inference.process import Engine
+    from graphmatern.inference.sites.many import Matched
     from graphmatern.inference.sites.matching import MatchedState
     from graphmatern.inference.sites.updates import SiteState
     from graphmatern.likelihoods import Likelihood
@@ -45,6 +47,7 @@ __all__ = ["SiteObjective"]
 # the ELBO has several optima, which differ by nats, there is no point in more.
 _WHILE_MOVING = {True: (5e-7, 1e-10), False: (1e-4, 1e-8)}
 _TO_WEIGH = 0.05  # nats to be gained at which the sites may stop, where parameters are only given a weight
+_TO_WEIGH_MANY = 0.01  # where that takes little
 _NEAR = 10.0  # nats below the best evidence, from where on sites are not gone on from
 _TO_COMPARE, _TO_KEEP = 1e-5, 1e-12  # how exact the sites are where two optima are compared, and at the end
 _UPDATES, _LAST_UPDATES = 60, 1000  # of the sites at most, on the way and at the end
@@ -160,9 +163,7 @@ class SiteObjective:
             "max_iterations": _UPDATES,
             "compared_with": None if self._best == -np.inf else self._best,
         }
-        begin = self._begin
-        if self._near_sites:
-            begin = self._near_sites[int(np.argmin(np.sum((self._near - theta) ** 2, axis=1)))]
+        begin = self._nearest(theta)
         try:
             state = self._weighing.fit(latent, self._observed, begin, weighing=True, **options)
         except NumericalError:
@@ -171,11 +172,55 @@ class SiteObjective:
             self._weighing = self._approximation  # the mode comes first: if not there, then nowhere
             state = self._weighing.fit(latent, self._observed, self._begin, weighing=True, **options)
         self._weighed = True
-        if self._best == -np.inf or state.evidence > self._best - _NEAR:
-            self._near = np.vstack([self._near, theta])
-            self._near_sites.append(state.sites)
+        self._remember(theta, state.evidence, state.sites)
         self._state, self._at = state, None
         return -state.evidence
+
+    def values(self, thetas: Floats) -> Floats:
+        """Values at many parameters, infinite where numbers break down; shape (m,)."""
+        found = [self._values(some) for some in parts_of(thetas, self._engine.groups)]
+        return np.concatenate([np.zeros(0), *found])
+
+    def _values(self, thetas: Floats) -> Floats:
+        # The mode comes first.
+        matched = self._matched(thetas, _TO_WEIGH_MANY / (1.0 + abs(self._best))) if self._weighed else None
+        if matched is None:
+            return one_by_one(self.value, thetas)
+        values = -matched.evidence
+        for place in np.flatnonzero(matched.at_rest).tolist():
+            self._remember(thetas[place], float(matched.evidence[place]), matched.sites_at(place))
+        others = np.flatnonzero(~matched.at_rest)
+        values[others] = one_by_one(self.value, thetas[others])
+        return values
+
+    def _matched(self, thetas: Floats, tolerance: float) -> Matched | None:
+        """Sites at many parameters, where they are found together: by expectation propagation with small matrices."""
+        groups, count = self._engine.groups, len(self._engine.coordinates)
+        one_way = isinstance(self._weighing, MomentMatching) and self._weighing.power == 1.0
+        covariances = self._engine.covariances_at(thetas[:, :count]) if one_way and len(groups) == 1 else None
+        if covariances is None or self._begin is None:
+            return None
+        (covariance,), (group,) = covariances, groups
+        if group.design.shape[1]:
+            covariance = covariance + group.design @ group.design.T / self._problem.effect_precision
+        known = [self._nearest(theta) for theta in thetas]
+        start = Sites(*(np.concatenate([sites[k] for sites in known]) for k in range(2)))
+        likelihood = thetas[:, count:].T
+        return match_many(
+            covariance, self._observed, self._raw, likelihood, start, tolerance=tolerance, best=self._best
+        )
+
+    def _remember(self, theta: Floats, evidence: float, sites: Any) -> None:
+        """Sites to begin with nearby, unless these parameters are unlikely."""
+        if self._best == -np.inf or evidence > self._best - _NEAR:
+            self._near = np.vstack([self._near, theta])
+            self._near_sites.append(sites)
+
+    def _nearest(self, theta: Floats) -> Any:
+        """Sites of the nearest parameters that are known, else of the mode."""
+        if not self._near_sites:
+            return self._begin
+        return self._near_sites[int(np.argmin(np.sum((self._near - theta) ** 2, axis=1)))]
 
     def restart(self, optimum: Optimum, objective: Objective) -> bool:
         """Whether the search should go on: because fresh sites do clearly better, or the approximation has changed.
@@ -226,10 +271,30 @@ class SiteObjective:
         assert self._state is not None
         return list(self._state.sites)
 
-    def settled_at(self, theta: Floats) -> tuple[float, list[Floats]]:
-        """Value at some parameters, and the sites that predictions are made with there."""
-        value = self.value(theta)
+    def settled_at(self, thetas: Floats) -> list[tuple[float, list[Floats]] | None]:
+        """Values at many parameters, and the sites that predictions are made with there; None where there are none."""
+        found: list[tuple[float, list[Floats]] | None] = []
+        for some in parts_of(thetas, self._engine.groups):
+            matched = self._matched(some, REFINED)
+            for place, theta in enumerate(some):
+                if matched is not None and matched.at_rest[place]:
+                    found.append((-float(matched.evidence[place]), list(matched.sites_at(place))))
+                    continue
+                near = matched.sites_at(place) if matched is not None and matched.size[place] <= _TO_WEIGH else None
+                found.append(self._settled(theta, near))
+        return found
+
+    def _settled(self, theta: Floats, near: Sites | None) -> tuple[float, list[Floats]] | None:
+        """The same for one, from sites near those that are looked for."""
+        try:
+            if near is None:
+                self.value(theta)
+            else:
+                self._state = self._weighing.evaluate(self._field(theta), self._observed, near)
+        except NumericalError:
+            return None
         assert self._state is not None
+        value = -self._state.evidence
         self._state = self._weighing.refine(self._field(theta), self._observed, self._state)
         return value, self.sites()
 

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["SpannedCovariances", "weighted_products"]
+__all__ = ["ACCURACY", "ACCURACY_UNDER_SITES", "SpannedCovariances", "weighted_products"]
 
 _WORTHWHILE = 8  # eigenvectors for each matrix that may be kept
 _MOST, _MOST_BYTES = 128, 2**28  # matrices, and what they take together
+ACCURACY = 1e-8  # of covariances, relative to noise that is known; evidences are then off by less than that
+ACCURACY_UNDER_SITES = 1e-12  # relative to variances, as sites of any strength may follow
+_ENTRIES_AT_ONCE = 2**21
 _ROUNDING = 4.0 * np.finfo(float).eps
 
 
@@ -73,6 +76,42 @@ class SpannedCovariances:
             parts = np.append(parts + again, self._keep(rest - again @ span))
         found, _ = la.lapack.dtfttr(len(self._features), parts @ self._matrices[: self._count], uplo="L")
         return np.asarray(found)
+
+    def many(self, weights: Floats, noise: Floats | None = None) -> Floats:
+        """Φ diag(w) Φᵀ for many weights; shape (m, n, n).
+
+        Parameters
+        ----------
+        weights : ndarray, shape (m, n_features)
+            w, none negative.
+        noise : ndarray, shape (m,), optional
+            Least noise variance that will be added to each: entries are off by no more than 1e-8 of that; without it by
+            no more than 1e-12 of the average variance.
+        """
+        n = len(self._features)
+        average = weights @ self._variances
+        rounding = _ROUNDING * self._largest_row * weights.max(axis=1, initial=0.0)
+        wanted = ACCURACY_UNDER_SITES * average if noise is None else ACCURACY * np.minimum(noise, average)
+        allowed = np.maximum(wanted, rounding)
+        rest = weights - (weights @ self._span[: self._count].T) @ self._span[: self._count]
+        while True:
+            excess = self._largest_row * np.abs(rest).max(axis=1, initial=0.0) / np.maximum(allowed, 1e-300)
+            worst = int(np.argmax(excess))
+            if excess[worst] <= 1.0 or self._count >= self._most:
+                break
+            span = self._span[: self._count]
+            own = rest[worst] - (span @ rest[worst]) @ span  # what rounding left of the span
+            self._keep(own)
+            rest -= np.outer(rest @ self._span[self._count - 1], self._span[self._count - 1])
+        parts = weights @ self._span[: self._count].T
+        packed = [la.lapack.dtfttr(n, matrix, uplo="L")[0] for matrix in self._matrices[: self._count]]
+        lower = np.tril(np.reshape(packed, (-1, n, n)))
+        whole = lower + np.tril(lower, -1).transpose(0, 2, 1)
+        found: Floats = (parts @ whole.reshape(-1, n * n)).reshape(-1, n, n)
+        others = np.flatnonzero(excess > 1.0)
+        for some in np.array_split(others, 1 + len(others) * self._features.size // _ENTRIES_AT_ONCE):
+            found[some] = np.matmul(self._features * weights[some, None, :], self._features.T)
+        return found
 
     def _keep(self, rest: Floats) -> float:
         """Keep the matrix of a direction that was missing; return the length of what pointed there."""

@@ -9,7 +9,12 @@ import numpy as np
 import torch
 
 from graphmatern.graph import largest_eigenvalue_bound
-from graphmatern.inference.learning.parameters import START_LENGTHSCALES, free_parameters, move_parameters
+from graphmatern.inference.learning.parameters import (
+    START_LENGTHSCALES,
+    free_parameters,
+    move_parameters,
+    spread_parameters,
+)
 from graphmatern.inference.process import Engine
 from graphmatern.inference.spectral.process import GroupBasis, SpectralProcess
 from graphmatern.kernels import Matern, hold_variance
@@ -38,6 +43,7 @@ __all__ = [
 DENSE_NODES = 3000  # up to here all eigenpairs are cheap
 _DEFAULT_EIGENPAIRS = 500
 _CROWDED = 25  # edges per node
+_MANY_AT_ONCE = 160  # observations, up to which Python takes longer than the arithmetic
 _STEP = 1e-4  # for derivatives of the weights in the parameters, where some digits are enough
 
 
@@ -125,6 +131,27 @@ class SpectralEngine(Engine):
             lambda: self._slopes(position, weights.detach().cpu().numpy()),
             many=self._many,
         )
+
+    def covariances_at(self, positions: Floats, noise: Floats | None = None) -> list[Floats] | None:
+        """Many small covariances; see `Engine.covariances_at`."""
+        if max(len(basis.features) for basis in self._bases) > _MANY_AT_ONCE:
+            return None
+        weights = self._every_weights(positions)
+        return [basis.covariances.many(weights, noise) for basis in self._bases]
+
+    def _every_weights(self, positions: Floats) -> Floats:
+        """Weights at many coordinates; shape (m, n_eigenpairs)."""
+        shape = len(positions), self.bound.spectrum.n_eigenpairs
+        with spread_parameters(self._raw, positions.T[:, :, None]):
+            try:
+                found = np.broadcast_to(self.bound.weights().cpu().numpy(), shape)
+            except (RuntimeError, ValueError):  # a kernel whose formula is for one value of each parameter
+                found = np.full(shape, np.nan)
+        with torch.no_grad():
+            known = self._weights(positions[-1]).cpu().numpy()
+            if np.allclose(found[-1], known, rtol=1e-9, atol=1e-300):
+                return found
+            return np.stack([self._weights(position).cpu().numpy() for position in positions])
 
     def _slopes(self, position: Floats, weights: Floats) -> Floats:
         """Derivatives of the logarithms of the weights; shape (n_eigenpairs, n_coordinates)."""

@@ -17,7 +17,12 @@ from graphmatern.errors import NumericalError
 from graphmatern.inference.dense import CovarianceConditioned, cholesky_or_raise
 from graphmatern.inference.learning.parameters import pull_back
 from graphmatern.inference.process import Conditioned, DataForms, Process, Solution
-from graphmatern.inference.spectral.covariances import SpannedCovariances, weighted_products
+from graphmatern.inference.spectral.covariances import (
+    ACCURACY,
+    ACCURACY_UNDER_SITES,
+    SpannedCovariances,
+    weighted_products,
+)
 from graphmatern.inference.spectral.predictive import SeenDirections, SpectralPredictive
 
 if TYPE_CHECKING:
@@ -31,9 +36,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 __all__ = ["GroupBasis", "SpectralProcess"]
-
-_ACCURACY = 1e-8  # of covariances, relative to noise that is known; evidences are then off by less than that
-_ACCURACY_UNDER_SITES = 1e-12  # relative to variances, as sites of any strength may follow
 
 
 class GroupBasis:
@@ -140,7 +142,7 @@ class SpectralProcess(Process):
         if not self._many:
             return FunctionSpace(self, basis, precision)
         if group not in self._covariances:
-            lower = np.tril(self.covariance(basis, np.inf, _ACCURACY_UNDER_SITES))
+            lower = np.tril(self.covariance(basis, np.inf, ACCURACY_UNDER_SITES))
             self._covariances[group] = lower + np.tril(lower, -1).T
         return CovarianceSpace(self, basis, precision, self._covariances[group])
 
@@ -226,7 +228,7 @@ class FunctionSpace(_WeightSpace):
         super().__init__(basis.group, precision)
         self._process, self._basis = process, basis
         noise = 1.0 / precision
-        covariance = process.covariance(basis, float(noise.min()), _ACCURACY)
+        covariance = process.covariance(basis, float(noise.min()), ACCURACY)
         covariance.reshape(-1, order="F")[:: len(noise) + 1] += noise
         # LAPACK itself, here and below: what SciPy puts around it takes as long as small matrices.
         self._factor, failed = la.lapack.dpotrf(covariance, lower=1, overwrite_a=1)
