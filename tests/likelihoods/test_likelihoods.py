@@ -286,3 +286,15 @@ def test_impossible_observations_are_faults() -> None:
     faults = FaultList("nothing was fitted")
     Gaussian().note_faults(np.array([-1.5]), faults)
     assert len(faults) == 0
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_derivatives_of_the_marginals_of_student_t(power: float) -> None:
+    """In closed form as by differentiation, also with a gross outlier and next to Gaussian noise."""
+    y, mean = torch.tensor([0.3, -2.0, 1e3, 0.0]).double(), torch.tensor([[0.1, 0.4, -1.0, 0.0]]).double()
+    variance = torch.tensor([[0.5, 1e-4, 2.0, 30.0]]).double()
+    for likelihood in (StudentT(0.3, 4.0), StudentT(0.05, 2.1), StudentT(2.0, 500.0)):
+        found = likelihood.marginal(y, mean, variance, power)
+        expected = Likelihood.marginal(likelihood, y, mean, variance, power)
+        for own, its in zip(found, expected, strict=True):
+            torch.testing.assert_close(own, its, rtol=1e-9, atol=1e-12)

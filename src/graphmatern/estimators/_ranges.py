@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from graphmatern.inference import many_weights
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -103,12 +105,12 @@ class Ranges:
         """Variances on the eigenvectors; shape (n_eigenpairs, n)."""
         spectrum, own = self._spectrum, copy.deepcopy(kernel)
         eigenvalues, norms = (torch.tensor(x) for x in (spectrum.eigenvalues, spectrum.squared_norms))
-        columns = []
-        with torch.no_grad():
-            for row in zip(*values.values(), strict=True):
-                own.set_params(**dict(zip(values, map(float, row), strict=True)))
-                columns.append(own.spectral_weights(eigenvalues, norms, spectrum.n_nodes).numpy())
-        return np.stack(columns, axis=1)
+        raw = [getattr(own, f"raw_{name}") for name in values]
+        free = [own.parameter(name).domain.free_values(np.asarray(column)) for name, column in values.items()]
+        found = many_weights(
+            lambda: own.spectral_weights(eigenvalues, norms, spectrum.n_nodes), raw, np.stack(free, axis=1)
+        )
+        return found.T
 
 
 def _crossings(distance: Floats, average: Floats) -> Floats:

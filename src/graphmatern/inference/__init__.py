@@ -7,7 +7,7 @@ from graphmatern.inference.learning.integrate import Component, Integrated
 from graphmatern.inference.learning.learn import learn, update_weights
 from graphmatern.inference.learning.mixing import mixing_prior
 from graphmatern.inference.learning.optimize import Optimum
-from graphmatern.inference.learning.parameters import PriorsAndBounds
+from graphmatern.inference.learning.parameters import PriorsAndBounds, many_weights
 from graphmatern.inference.learning.priors import Beta, Gamma, HalfNormal, LogNormal, Normal, OfRoot, PCPrior, Prior
 from graphmatern.inference.learning.problem import Fit, Known, Problem, Search
 from graphmatern.inference.markov.autograd import sparse_logdet, sparse_solve
@@ -55,6 +55,7 @@ __all__ = [
     "eigenpairs_used",
     "learn",
     "learned_temperature",
+    "many_weights",
     "markov_precision",
     "mixing_prior",
     "predict_costs",

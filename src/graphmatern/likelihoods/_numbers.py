@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri, pdtr, stdtr
 
 from graphmatern._parameters import Domain, Parameter, positive
 from graphmatern._validation import describe_rows
-from graphmatern.likelihoods._base import Likelihood
+from graphmatern.likelihoods._base import Expectation, Likelihood
 from graphmatern.likelihoods._quantiles import find_quantile
 
 if TYPE_CHECKING:
@@ -242,12 +242,37 @@ class StudentT(Numeric):
         the noise is beside f and however far off y lies.
         """
         del near
+        constant, squared_scale, df = self._powered(power)
+        logs, _ = _scale_mixture(y - mean[0], variance[0], squared_scale, df)
+        return constant + torch.logsumexp(logs, dim=0)
+
+    def marginal(
+        self, y: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor, power: float, near: Near | None = None
+    ) -> Expectation:
+        """With derivatives in closed form, which takes a third of the time; see `Likelihood.marginal`."""
+        del near
+        size, blocks = self.observations_at_once(), []
+        with torch.no_grad():
+            constant, squared_scale, df = self._powered(power)
+            for start in range(0, max(1, len(y)), size):
+                part = slice(start, start + size)
+                away = y[part] - mean[0, part]
+                logs, precision = _scale_mixture(away, variance[0, part], squared_scale, df)
+                value = torch.logsumexp(logs, dim=0)
+                shares = torch.exp(logs - value) * precision
+                in_mean = away * shares.sum(dim=0)
+                in_variance = 0.5 * (away**2 * (shares * precision).sum(dim=0) - shares.sum(dim=0))
+                blocks.append((constant + value, in_mean[None], in_variance[None]))
+        values, in_mean, in_variance = (torch.cat(parts, dim=-1) for parts in zip(*blocks, strict=True))
+        return Expectation(values, in_mean, in_variance)
+
+    def _powered(self, power: float) -> tuple[torch.Tensor | float, torch.Tensor, torch.Tensor]:
+        """The power of the density as another t density: logarithm of the factor, squared scale, df."""
         if power == 1.0:
-            return _t_and_gaussian(y - mean[0], variance[0], self.scale**2, self.df)
+            return 0.0, self.scale**2, self.df
         df = power * (self.df + 1.0) - 1.0
         squared_scale = self.scale**2 * self.df / df
-        constant = power * _t_constant(self.df, self.scale**2) - _t_constant(df, squared_scale)
-        return constant + _t_and_gaussian(y - mean[0], variance[0], squared_scale, df)
+        return power * _t_constant(self.df, self.scale**2) - _t_constant(df, squared_scale), squared_scale, df
 
     def observation_moments(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean and variance of a new observation."""
@@ -278,10 +303,10 @@ def _t_constant(df: torch.Tensor, squared_scale: torch.Tensor) -> torch.Tensor:
     return torch.lgamma(0.5 * (df + 1.0)) - torch.lgamma(0.5 * df) - 0.5 * torch.log(math.pi * df * squared_scale)
 
 
-def _t_and_gaussian(
+def _scale_mixture(
     away: torch.Tensor, variance: torch.Tensor, squared_scale: torch.Tensor, df: torch.Tensor
-) -> torch.Tensor:
-    """Log density of the sum of a t and a Gaussian variable; shape (n,).
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The sum of a t and a Gaussian variable as a mixture of Gaussian ones.
 
     Parameters
     ----------
@@ -289,6 +314,11 @@ def _t_and_gaussian(
         Where, and variance of the Gaussian one.
     squared_scale, df : Tensor, scalars or of shape (n,)
         Of the t distribution.
+
+    Returns
+    -------
+    logs, precision : Tensor, shape (k, n)
+        Logarithms of the parts of its density, and their precisions.
     """
     df = df.clamp_max(_NEARLY_GAUSSIAN)
     squared = away**2
@@ -307,7 +337,7 @@ def _t_and_gaussian(
     log_density = half * torch.log(half) - half - torch.lgamma(half) + half * (u - torch.expm1(u))
     spread = variance + squared_scale * torch.exp(-u)
     inner = log_density - 0.5 * (_LOG_TWO_PI + torch.log(spread) + squared / spread)
-    return torch.logsumexp(inner, dim=0) + torch.log((high - low) / (count - 1))
+    return inner + torch.log((high - low) / (count - 1)), 1.0 / spread
 
 
 class Counts(Numeric):

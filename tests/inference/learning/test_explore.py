@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from graphmatern.inference.learning.explore import explore, few_of, moments_of, normal_points
+from graphmatern.inference.learning.explore import Explored, explore, few_of, moments_of, normal_points
 from graphmatern.inference.learning.parameters import Coordinate
 from graphmatern.inference.learning.priors import LogNormal
 
@@ -97,3 +97,43 @@ def test_a_few_points_keep_means_and_covariances() -> None:
     own_mean, own_covariance = moments_of(found.points[chosen], weights)
     np.testing.assert_allclose(own_mean, mean, atol=0.02)
     np.testing.assert_allclose(own_covariance, covariance, atol=0.03)
+
+
+def test_long_tails_get_more_points() -> None:
+    """Points are drawn until means and deviations are known as well as was asked for, and not where they are anyway."""
+    seen: list[int] = []
+
+    def with_a_corner(points: np.ndarray) -> np.ndarray:  # an exponential tail to the left, a steep wall to the right
+        seen.append(len(points))
+        x, z = points.T
+        return np.asarray(-0.2 * np.abs(x) - np.where(x > 0.0, 5.0 * x, 0.0) - 0.5 * (z - 0.3 * x) ** 2)
+
+    mode, hessian = np.zeros(2), np.eye(2)
+    few = explore(with_a_corner, mode, hessian, WIDE[:2], 120)
+    once = sum(seen)
+    seen.clear()
+    more = explore(with_a_corner, mode, hessian, WIDE[:2], 120, accuracy=0.05)
+    again = sum(seen)
+    assert again > 1.3 * once
+    assert more.effective > 1.3 * few.effective
+    shares = more.weights**2
+    mean = more.weights @ more.points
+    spread = more.weights @ (more.points - mean) ** 2
+    assert np.sqrt(shares @ ((more.points - mean) ** 2 / spread)).max() < 0.1
+    seen.clear()
+    explore(with_a_corner, mode, hessian, WIDE[:2], 120, accuracy=1.0)
+    assert sum(seen) == once
+
+
+def test_few_of_very_many_points() -> None:
+    """Only the heaviest can be chosen, but they stand for all."""
+    rng = np.random.default_rng(2)
+    points = rng.standard_t(6.0, (5_000, 2))
+    weights = rng.exponential(size=5_000)
+    weights /= weights.sum()
+    chosen, own = few_of(Explored(points, weights, np.zeros(5_000), 0.0), 48)
+    assert weights[chosen].min() > np.quantile(weights, 0.7)
+    mean, covariance = moments_of(points, weights)
+    own_mean, own_covariance = moments_of(points[chosen], own)
+    np.testing.assert_allclose(own_mean, mean, atol=0.02)
+    np.testing.assert_allclose(own_covariance, covariance, atol=0.05)

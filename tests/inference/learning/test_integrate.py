@@ -11,7 +11,7 @@ import pytest
 import graphmatern as gm
 from graphmatern.inference import Observations, PriorsAndBounds, Problem
 from graphmatern.inference.learning.default_priors import default_priors
-from graphmatern.inference.learning.integrate import is_worth_it
+from graphmatern.inference.learning.integrate import Effort, is_worth_it
 from graphmatern.likelihoods import Gaussian, Poisson, StudentT
 from reference import dense_kernel, matern_psi
 
@@ -179,3 +179,14 @@ def test_auto_integrates_where_it_can_matter() -> None:
     assert not is_worth_it(3_000, 40, "spectral")
     assert is_worth_it(10, 50_000, "markov")
     assert not is_worth_it(10, 50_000, "moments")
+
+
+def test_large_graphs_take_fewer_points() -> None:
+    small = Effort(50)
+    large = Effort(50, large=True)
+    assert large.n_points(3) < small.n_points(3)
+    assert small.for_share(0.1) is small
+    assert large.for_share(0.5).n_points(3) == pytest.approx(0.5 * large.n_points(3), abs=1)
+    assert large.for_share(1e-6).n_points(3) == pytest.approx(0.3 * large.n_points(3), abs=1)
+    assert Effort(50, dense=True).accuracy is not None
+    assert Effort(500, dense=True).accuracy is None

@@ -4,8 +4,9 @@ With few observations the density of the parameters has long tails, ridges and s
 than put on a grid, and weighted by importance: first around the mode, with scales of their own up and down each axis of
 the curvature, and from the prior; then twice with the mean and covariance of the points so far, a little wider and with
 heavy tails: what follows the points more closely misses more. The weights are those of all proposals together (Veach
-and Guibas 1995; Cappé et al. 2004), with the largest ones cut (Ionides 2008). In the end a few points are kept whose
-weighted means and covariances are those of all.
+and Guibas 1995; Cappé et al. 2004), with the largest ones cut (Ionides 2008). Where points are many, rounds go on until
+means and deviations are known well enough. In the end a few points are kept whose weighted means and covariances are
+those of all.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ _WIDER = 1.2  # than the scales measured
 _DF = 5.0  # of the tails around the mode
 _FITTED_DF, _FITTED_WIDTH = 4.0, 1.25  # of the proposals with the mean and covariance of points
 _SHARES = (0.15, 0.25, 0.25, 0.35)  # of all points: around the mode, from the prior, twice with the points' covariance
+_MORE_ROUNDS = 4  # at most, where the parameters are not known well enough
+_CANDIDATES = 1_200  # the heaviest points, among which a few are chosen
 _FLATTENED = 0.7  # power of weights that a few points dominate
 _RIDGE = 1e-3  # on the change of weights
 _INSIDE = 1e-9  # of shares, away from 0 and 1
@@ -77,6 +80,7 @@ def explore(
     coordinates: Sequence[Coordinate],
     n_points: int,
     *,
+    accuracy: float | None = None,
     seed: int = 0,
 ) -> Explored:
     """Draw points that stand for a density.
@@ -93,6 +97,9 @@ def explore(
         Bounds, and priors from which some points are drawn.
     n_points : int
         About how many points.
+    accuracy : float, optional
+        Standard error of means, and relative one of deviations, in deviations: up to four more rounds of points are
+        drawn where an error is larger.
     seed : int
         Of the points.
     """
@@ -106,7 +113,8 @@ def explore(
     used: list[tuple[int, _Proposal]] = [(counts[0], around), (counts[1], _FromPrior(coordinates))]
     points, values = np.empty((0, d)), np.empty(0)
     weights, log_integral, drawn = np.empty(0), 0.0, 0
-    for count in (*counts[2:], 0):
+    planned, more = counts[2:], _MORE_ROUNDS
+    while True:
         for number, (size, proposal) in list(enumerate(used))[drawn:]:
             uniform = np.clip(scrambled_halton(proposal.n_uniform, size, seed + number), _INSIDE, 1 - _INSIDE)
             new = proposal.draw(uniform)
@@ -123,10 +131,15 @@ def explore(
         # Cut where a single point would say too much.
         weights = np.exp(np.minimum(log_weights - log_integral, 0.5 * np.log(total)))
         weights /= weights.sum()
-        if count:
-            dominated = 1.0 / np.sum(weights**2) < 0.3 * total
-            flat = weights**_FLATTENED if dominated else weights
-            used.append((count, _FittedT(points, flat / flat.sum())))
+        if planned:
+            count = planned.pop(0)
+        elif more and accuracy is not None and _largest_error(points, weights) > accuracy:
+            count, more = counts[-1], more - 1
+        else:
+            break
+        dominated = 1.0 / np.sum(weights**2) < 0.3 * total
+        flat = weights**_FLATTENED if dominated else weights
+        used.append((count, _FittedT(points, flat / flat.sum())))
     kept = np.flatnonzero(weights > 0)
     return Explored(points[kept], weights[kept] / weights[kept].sum(), values[kept], log_integral)
 
@@ -181,6 +194,16 @@ def moments_of(points: Floats, weights: Floats) -> tuple[Floats, Floats]:
     mean = weights @ points
     away = points - mean
     return mean, away.T @ (weights[:, None] * away)
+
+
+def _largest_error(points: Floats, weights: Floats) -> float:
+    """The largest standard error of a mean, in deviations, or of the logarithm of a deviation."""
+    mean = weights @ points
+    squared = (points - mean) ** 2
+    squared /= np.maximum(weights @ squared, 1e-300)
+    of_means = weights**2 @ squared
+    of_deviations = 0.25 * (weights**2 @ (squared - 1.0) ** 2)
+    return float(np.sqrt(np.maximum(of_means, of_deviations).max()))
 
 
 # ---------------------------------------------------------------------- proposals
@@ -270,12 +293,11 @@ def root_of(covariance: Floats) -> Floats:
     return np.asarray(scale[:, None] * la.cholesky(fixed, lower=True))
 
 
-def _overlaps(points: Floats) -> Floats:
-    """−log(1 + squared distance) of all pairs, shape (n, n); in place, as making room takes longer than the rest."""
-    squared = (points**2).sum(axis=1)
-    found = points @ (-2.0 * points.T)
-    found += squared[:, None]
-    found += squared
+def _overlaps(some: Floats, points: Floats) -> Floats:
+    """−log(1 + squared distance) of all pairs, shape (m, n); in place, as making room takes longer than the rest."""
+    found = some @ (-2.0 * points.T)
+    found += (some**2).sum(axis=1)[:, None]
+    found += (points**2).sum(axis=1)
     np.maximum(found, 0.0, out=found)
     np.log1p(found, out=found)
     return np.negative(found, out=found)
@@ -306,15 +328,16 @@ def few_of(explored: Explored, count: int) -> tuple[Longs, Floats]:
     white = la.solve_triangular(root_of(covariance), (points - mean).T, lower=True).T
     # Herding (Welling 2009): each point is where the chosen ones so far represent the density worst. A point with much
     # weight is chosen again and again. The kernel has no scale, so that tails are represented as well as the middle.
-    overlap = _overlaps(white)
-    wanted, had = overlap @ weights, np.zeros(len(points))
-    times = np.zeros(len(points))
+    heaviest = np.sort(np.argsort(weights, kind="stable")[-_CANDIDATES:])
+    overlap = _overlaps(white[heaviest], white)
+    wanted, overlap = overlap @ weights, overlap[:, heaviest]
+    had, times = np.zeros((2, len(heaviest)))
     for number in range(count):
         best = int(np.argmax(wanted - had / (number + 1)))
         times[best] += 1
         had += overlap[best]
     kept = np.flatnonzero(times)
-    return kept, _tilted(white, weights, kept, times[kept] / count)
+    return heaviest[kept], _tilted(white, weights, heaviest[kept], times[kept] / count)
 
 
 def _tilted(white: Floats, weights: Floats, kept: Longs, start: Floats) -> Floats:

@@ -52,6 +52,8 @@ __all__ = [
 _MOST_OBSERVATIONS, _MOST_NODES, _MOST_NODES_OF_MOMENTS = 2_000, 60_000, 6_000  # beyond, "auto" does not integrate
 _POINTS = (48, 120, 240, 400)  # for one, two, three and more parameters, where evaluations take next to no time
 _CHEAP = 100  # observations
+_ACCURACY = 0.05  # deviations, of means of parameters, where many points at once take little
+_LARGE, _LEAST_SHARE = 3_000, 0.3  # nodes, beyond which an evaluation takes long; of the points, for one of many modes
 # Components of the mixture: where dense, then with sites of their own, where not; of many classes;
 # where they differ less; where they take long.
 _KEPT_MANY, _KEPT_WITH_SITES, _KEPT, _KEPT_OF_CLASSES, _KEPT_SOME, _KEPT_FEW = 128, 96, 64, 32, 24, 8
@@ -105,6 +107,8 @@ class Effort:
         Whether the density is taken to be normal.
     areas : bool
         Whether the kernel is one of areas, which have one mode and few parameters: a grid serves them.
+    large : bool
+        Whether the graph is so large that an evaluation takes long.
     share : float
         Of the points that are usual.
     """
@@ -116,6 +120,7 @@ class Effort:
     dense: bool = False
     normal: bool = False
     areas: bool = False
+    large: bool = False
     share: float = 1.0
 
     @classmethod
@@ -131,19 +136,28 @@ class Effort:
             dense=engine == "spectral" and not classes,
             normal=is_normal(problem),
             areas=isinstance(problem.kernel, ArealKernel),
+            large=problem.graph.n_nodes > _LARGE,
             share=_SHARE_OF_PARTS if engine == "features" else 1.0,
         )
+
+    def for_share(self, share: float) -> Effort:
+        """What suits a candidate with some share in the mixture, relative to the largest."""
+        return replace(self, share=self.share * max(share, _LEAST_SHARE)) if self.large else self
 
     def n_points(self, n_parameters: int) -> int:
         """How many points are evaluated: fewer where each takes longer, and the density is closer to normal."""
         most = _POINTS[min(n_parameters, len(_POINTS)) - 1] if n_parameters else 1
         share = float(np.clip(_CHEAP / self.count, 0.25, 1.0))
-        if self.count <= _CHEAP and not self.slow and n_parameters in (3, 4):
-            share = 3.0 if self.exact else 2.0
         if self.count <= _CHEAP and self.dense and n_parameters in (3, 4, 5):  # noise with outliers has five
-            # Many at once take little, and means of parameters are found to a tenth of a deviation.
-            share = 6.0
+            share = 4.0 if self.exact or n_parameters < 5 else 2.5
+        elif self.count <= _CHEAP and not self.slow and not self.large and n_parameters in (3, 4):
+            share = 3.0 if self.exact else 2.0
         return max(24, round(most * self.share * share * (1.0 if self.exact else 0.8)))
+
+    @property
+    def accuracy(self) -> float | None:
+        """How well means of parameters must be known, in deviations, before no more points are drawn."""
+        return _ACCURACY if self.dense and self.count <= _CHEAP else None
 
     @property
     def n_components(self) -> int:
@@ -272,8 +286,10 @@ def integrate(effort: Effort, searched: Sequence[Searched], mix: Mix) -> Integra
         Makes a mixture of functions that return components, and of their weights.
     """
     heights = np.array([one.engine.log_prior() - one.optimum.value for one in searched])
-    kept = [one for one, height in zip(searched, heights, strict=True) if height > heights.max() - _HOPELESS]
-    explored = [_explore(effort, one) for one in kept]
+    shown = [place for place, height in enumerate(heights) if height > heights.max() - _HOPELESS]
+    kept = [searched[place] for place in shown]
+    relative = np.exp(heights[shown] - heights.max())
+    explored = [_explore(effort.for_share(float(share)), one) for one, share in zip(kept, relative, strict=True)]
     logs = np.array([own.log_integral + one.engine.log_prior() for one, own in zip(kept, explored, strict=True)])
     shares = np.exp(logs - logsumexp(logs))
     # Priors of candidates, such as integer smoothnesses, are relative to those of all that were tried.
@@ -334,7 +350,7 @@ def _explore(effort: Effort, searched: Searched) -> Explored:
             return normal_points(-searched.optimum.value, mode, hessian, coordinates)
         if effort.areas and 0 < len(mode) <= MOST_PARAMETERS:
             return explore_grid(log_density, mode, hessian, coordinates)
-        return explore(log_densities, mode, hessian, coordinates, effort.n_points(len(mode)))
+        return explore(log_densities, mode, hessian, coordinates, effort.n_points(len(mode)), accuracy=effort.accuracy)
 
 
 def _curvature(searched: Searched, position: Floats, step: float) -> Floats:

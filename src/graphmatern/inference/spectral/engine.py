@@ -12,8 +12,8 @@ from graphmatern.graph import largest_eigenvalue_bound
 from graphmatern.inference.learning.parameters import (
     START_LENGTHSCALES,
     free_parameters,
+    many_weights,
     move_parameters,
-    spread_parameters,
 )
 from graphmatern.inference.process import Engine
 from graphmatern.inference.spectral.process import GroupBasis, SpectralProcess
@@ -136,22 +136,8 @@ class SpectralEngine(Engine):
         """Many small covariances; see `Engine.covariances_at`."""
         if max(len(basis.features) for basis in self._bases) > _MANY_AT_ONCE:
             return None
-        weights = self._every_weights(positions)
+        weights = many_weights(self.bound.weights, self._raw, positions)
         return [basis.covariances.many(weights, noise) for basis in self._bases]
-
-    def _every_weights(self, positions: Floats) -> Floats:
-        """Weights at many coordinates; shape (m, n_eigenpairs)."""
-        shape = len(positions), self.bound.spectrum.n_eigenpairs
-        with spread_parameters(self._raw, positions.T[:, :, None]):
-            try:
-                found = np.broadcast_to(self.bound.weights().cpu().numpy(), shape)
-            except (RuntimeError, ValueError):  # a kernel whose formula is for one value of each parameter
-                found = np.full(shape, np.nan)
-        with torch.no_grad():
-            known = self._weights(positions[-1]).cpu().numpy()
-            if np.allclose(found[-1], known, rtol=1e-9, atol=1e-300):
-                return found
-            return np.stack([self._weights(position).cpu().numpy() for position in positions])
 
     def _slopes(self, position: Floats, weights: Floats) -> Floats:
         """Derivatives of the logarithms of the weights; shape (n_eigenpairs, n_coordinates)."""
