@@ -30,7 +30,9 @@ def graph(masses: bool = False) -> gm.Graph:
 
 
 def field() -> np.ndarray:
-    return np.asarray(gm.Matern(2.0, 4.0).on(graph(), normalized=True).sample(random_state=2).numpy()[0])
+    """A sample by a Cholesky factor: eigenvectors of repeated eigenvalues differ from one processor to another."""
+    covariance = gm.Matern(2.0, 4.0).on(graph(), normalized=True).matrix().detach().numpy()
+    return np.asarray(np.linalg.cholesky(covariance + 1e-9 * np.eye(406)) @ np.random.default_rng(2).standard_normal(406))
 
 
 # ---------------------------------------------------------------------- degrees

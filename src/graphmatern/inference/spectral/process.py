@@ -230,9 +230,11 @@ class FunctionSpace(_WeightSpace):
         noise = 1.0 / precision
         covariance = process.covariance(basis, float(noise.min()), ACCURACY)
         covariance.reshape(-1, order="F")[:: len(noise) + 1] += noise
+        least = len(noise) * np.finfo(float).eps * float(np.diag(covariance).max(initial=0.0))
         # LAPACK itself, here and below: what SciPy puts around it takes as long as small matrices.
         self._factor, failed = la.lapack.dpotrf(covariance, lower=1, overwrite_a=1)
-        if failed:
+        # Where a pivot is rounding error, whether it is positive is luck.
+        if failed or float(np.diag(self._factor).min(initial=np.inf)) ** 2 < least:
             raise NumericalError(
                 "the covariance of the observations is not positive definite. Likely causes: (a) a noise variance near "
                 "0 with repeated or strongly correlated nodes: raise it; (b) parameters that are not finite."
