@@ -4,7 +4,7 @@ The chains (NumPyro, in an environment of its own, mcmc/requirements.txt) are th
 formulas and nothing of this package. What they found is kept in a folder, and not sampled again. Run through ``make
 evidence``, which writes integration_mcmc.md beside this file, or as
 
-    python evidence/integration_mcmc.py --python .venv-mcmc/bin/python [--draws 5000] [--problems poisson binary]
+    python evidence/integration_mcmc.py --python .venv-mcmc/bin/python [--draws 2000] [--problems poisson binary]
 """
 
 from __future__ import annotations
@@ -100,6 +100,18 @@ PROBLEMS: dict[str, Any] = {
     "binary": binary,
     "student-t, an outlier": student_t,
     "seven classes": classes,
+}
+
+# Draws of each of four chains, which give some thousand effective ones, and the acceptance that steps are adapted to.
+CHAINS = {
+    "regression, n = 20": (12_000, 0.95),
+    "regression, n = 60": (14_000, 0.95),
+    "traffic, 60 sensors": (20_000, 0.95),
+    "poisson": (20_000, 0.99),
+    "negative binomial": (50_000, 0.95),
+    "binary": (18_000, 0.97),
+    "student-t, an outlier": (35_000, 0.95),
+    "seven classes": (25_000, 0.97),
 }
 
 
@@ -227,7 +239,7 @@ def main() -> None:
     """Sample where needed, compare and write the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--python", default=str(ROOT / ".venv-mcmc" / "bin" / "python"))
-    parser.add_argument("--draws", type=int, default=5000)
+    parser.add_argument("--draws", type=int, help="of each chain; by default as listed here")
     parser.add_argument("--problems", nargs="*", default=list(PROBLEMS))
     parser.add_argument("--folder", type=Path, default=ROOT / "results" / "mcmc", help="where chains are kept")
     parser.add_argument("--sample-only", action="store_true")
@@ -245,7 +257,9 @@ def main() -> None:
             inputs = file.with_suffix(".problem.npz")
             np.savez(inputs, **problem)
             worker = Path(__file__).parent / "mcmc" / "sample.py"
-            command = [given.python, str(worker), str(inputs), str(file), "--draws", str(given.draws)]
+            draws, accept = CHAINS[title]
+            options = ["--draws", str(given.draws or draws), "--accept", str(accept)]
+            command = [given.python, str(worker), str(inputs), str(file), *options]
             single = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"}
             subprocess.run(command, check=True, env={**os.environ, **single})  # noqa: S603
         if given.sample_only:

@@ -223,7 +223,7 @@ def test_many_candidates_are_sifted_by_probes(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("likelihood", ["bernoulli", "probit"])
 @pytest.mark.parametrize("strategy", ["entropy", "bald", "variance"])
 def test_batches_differ(strategy: Any, likelihood: Any) -> None:
-    """Ten cliques without labels at one hub: a batch takes a node of each, the best by themselves are of the farthest."""
+    """Ten cliques without labels at a hub: a batch takes a node of each, the best by themselves are of the farthest."""
     edges: list[Any] = [("hub", (arm, 0)) for arm in range(10)]
     edges += [((arm, k), (arm, j)) for arm in range(10) for k in range(5) for j in range(k)]
     star = gm.Graph.from_edges(edges, weight=[0.02 * (arm + 1) for arm in range(10)] + [20.0] * 100)

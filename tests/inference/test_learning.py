@@ -330,6 +330,23 @@ def test_scoring_steps_of_variances_are_taken_in_the_variances(start: float) -> 
     assert found.n_evaluations <= plain.n_evaluations
 
 
+def test_past_steps_correct_an_information_that_is_off() -> None:
+    """Twice the curvature halves every step of plain scoring: 11 evaluations to a hundredth of this."""
+    size, asked = 1e4, [0]
+
+    def bowl(x: np.ndarray) -> tuple[float, np.ndarray]:
+        return 0.5 * size * float(x @ x), size * x
+
+    def information() -> np.ndarray:
+        asked[0] += 1
+        return 2.0 * size * np.eye(1)
+
+    found = find_minimum(bowl, np.array([0.4]), [(-5.0, 5.0)], method="bfgs", hessian=information, to_gain=1e-3)
+    assert abs(found.position[0]) < 1e-3
+    assert found.n_evaluations <= 4
+    assert asked == [1]
+
+
 def test_steps_that_get_nowhere_go_on_as_lbfgs() -> None:
     """In a steep, curved valley, from a guess of the curvature far too large, BFGS is given up and the end reached."""
     options: dict[str, Any] = {"method": "bfgs", "hessian": 1e5 * np.eye(2), "to_gain": 1e-9}

@@ -32,7 +32,8 @@ def graph(masses: bool = False) -> gm.Graph:
 def field() -> np.ndarray:
     """A sample by a Cholesky factor: eigenvectors of repeated eigenvalues differ from one processor to another."""
     covariance = gm.Matern(2.0, 4.0).on(graph(), normalized=True).matrix().detach().numpy()
-    return np.asarray(np.linalg.cholesky(covariance + 1e-9 * np.eye(406)) @ np.random.default_rng(2).standard_normal(406))
+    root = np.linalg.cholesky(covariance + 1e-9 * np.eye(406))
+    return np.asarray(root @ np.random.default_rng(2).standard_normal(406))
 
 
 # ---------------------------------------------------------------------- degrees

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Optimum", "curvature", "find_minimum", "settle", "with_curvature"]
 
 _FAR = 0.1  # nats to gain: closer than this, past steps describe the curvature better than the Fisher information
+_ANEW = 0.3  # step, in any coordinate, after which the Fisher information may have changed
 _LEAST_EXPECTED = 1e-4  # curvature in any direction, in nats per squared logarithm
 _BFGS_STEPS = 60  # at most, before L-BFGS takes over
 _NEAR = 0.1  # standard errors from the optimum
@@ -244,16 +245,16 @@ def _quasi_newton(
 ) -> tuple[Optimum, Floats]:
     """BFGS within bounds from a guess of the Hessian, for costly objectives; the optimum and the Hessian there.
 
-    Where the guess is a function, it is called again after every step far from the minimum: Fisher scoring. Of
+    Where the guess is a function, it is called again after every long step far from the minimum: Fisher scoring. Of
     parameters that are logarithms, ``linear`` says for which the objective is more nearly quadratic without them.
     """
     model = np.empty(0) if callable(hessian) else hessian
     position, count = start, 1
     value, gradient = at_start
-    expected, at_once = np.inf, True
+    expected, at_once, moved = np.inf, True, np.inf
     for _ in range(steps):
         # A step that was too long has shown a curvature that the information does not know.
-        if callable(hessian) and (not len(model) or (expected > _FAR and at_once)):
+        if callable(hessian) and (not len(model) or (expected > _FAR and at_once and moved > _ANEW)):
             model = with_curvature(hessian())
         radius, at_once = longest_step, True
         while True:
@@ -272,6 +273,7 @@ def _quasi_newton(
                 break
             radius, at_once = 0.3 * float(np.abs(trial - position).max()), False
         model = _updated(model, trial - position, trial_gradient - gradient)
+        moved = float(np.abs(trial - position).max())
         if trial_value > value:
             break
         position, value, gradient = trial, trial_value, trial_gradient

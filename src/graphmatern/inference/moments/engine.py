@@ -121,6 +121,7 @@ class MomentsEngine(Engine):
         self._information: Floats | None = None
         self._check_size()
         self._degree = 0
+        self._roughest = FIRST_DEGREE  # the highest degree that a rough search has had
         self._per_degree = self._operator.products.seconds(self._n_columns, 1)
         self._roughly = False
         self._most_degree = int(np.clip(_BUDGET / self._per_degree, FIRST_DEGREE, MOST_DEGREE))
@@ -259,8 +260,11 @@ class MomentsEngine(Engine):
                 "normalized=True; (c) a road-like graph: use engine='markov'."
             )
         if self._many:
-            # Never lowered while rough: an objective that jumps with the degree leads a search astray.
-            self._degree = self._rough(degree, self._degree) if self._roughly else degree
+            if self._roughly:
+                # Lowered only to where it is exact: an objective that jumps with the degree leads a search astray.
+                self._roughest = self._rough(degree, self._roughest)
+                degree = min(degree, self._roughest)
+            self._degree = degree
             return
         degree = self._rough(degree) if self._roughly else ample_degree(degree, self._most_degree)
         self._degree = max(self._degree, degree)
