@@ -308,7 +308,7 @@ class Report:
         self._parts: dict[str, list[str]] = {}
         for part in known.split("\n## ")[1:]:
             title, _, text = part.partition("\n")
-            self._parts[title.strip()] = text.strip("\n").splitlines()
+            self._parts[title.strip()] = ["", *text.strip("\n").splitlines()]
 
     def begin(self, title: str, lines: list[str]) -> None:
         """Begin a part anew."""
