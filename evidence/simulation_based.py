@@ -137,6 +137,8 @@ def table(rows: list[Row]) -> str:
         f"road-like graph of {CITY.n_nodes} nodes. The share of the posterior below the true value is uniform if all",
         f"is well: its mean is 0.5 and a tenth lies in each tail; p-values of χ² with {BINS} bins and of Kolmogorov",
         "and Smirnov. Effective: as many independent draws know as much about the parameters as ours, median.",
+        "Simulations of one number have the same prior quantiles of ν, lengthscale and variance for every likelihood, so",
+        "rows of the same n share the luck of these draws.",
         f"Made by `python evidence/simulation_based.py` on {dt.date.today().isoformat()}, seed {SEED}.",
         "",
         "| likelihood | n | simulations | effective | parameter | mean | below 10 % | above 90 % | p, χ² | p, KS |",
