@@ -108,7 +108,7 @@ CHAINS = {
     "regression, n = 60": (14_000, 0.95),
     "traffic, 60 sensors": (20_000, 0.95),
     "poisson": (20_000, 0.99),
-    "negative binomial": (30_000, 0.99),
+    "negative binomial": (110_000, 0.99),
     "binary": (18_000, 0.99),
     "student-t, an outlier": (30_000, 0.99),
     "seven classes": (25_000, 0.98),

@@ -188,5 +188,6 @@ def test_large_graphs_take_fewer_points() -> None:
     assert small.for_share(0.1) is small
     assert large.for_share(0.5).n_points(3) == pytest.approx(0.5 * large.n_points(3), abs=1)
     assert large.for_share(1e-6).n_points(3) == pytest.approx(0.3 * large.n_points(3), abs=1)
+    assert Effort(50, dense=True, large=True).n_components < Effort(50, dense=True).n_components
     assert Effort(50, dense=True).accuracy is not None
     assert Effort(500, dense=True).accuracy is None

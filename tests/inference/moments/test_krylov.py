@@ -194,13 +194,14 @@ def test_rough_searches_end_where_exact_ones_do(monkeypatch: pytest.MonkeyPatch)
 def test_one_long_lengthscale_does_not_make_all_later_evaluations_slow() -> None:
     """Rough degrees are kept where a lower one would make the evidence jump, but never beyond what is exact."""
     made = observed()
-    engine = MomentsEngine(problem(made, SMOOTH), made.groups)
+    engine: Any = MomentsEngine(problem(made, SMOOTH), made.groups)
     engine.begin_roughly()
     lengthscale = [one.label for one in engine.coordinates].index("lengthscale")
     far = engine.start.copy()
     far[lengthscale] += 2.0
     first, highest, last = (engine.at(one).degree for one in (engine.start, far, engine.start))
-    exactly = MomentsEngine(problem(made, SMOOTH), made.groups).at(engine.start).degree
+    exact_engine: Any = MomentsEngine(problem(made, SMOOTH), made.groups)
+    exactly = exact_engine.at(engine.start).degree
     assert first < exactly < highest
     assert last == exactly
 

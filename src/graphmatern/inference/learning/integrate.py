@@ -54,9 +54,9 @@ _POINTS = (48, 120, 240, 400)  # for one, two, three and more parameters, where 
 _CHEAP = 100  # observations
 _ACCURACY = 0.05  # deviations, of means of parameters, where many points at once take little
 _LARGE, _LEAST_SHARE = 3_000, 0.3  # nodes, beyond which an evaluation takes long; of the points, for one of many modes
-# Components of the mixture: where dense, then with sites of their own, where not; of many classes;
-# where they differ less; where they take long.
-_KEPT_MANY, _KEPT_WITH_SITES, _KEPT, _KEPT_OF_CLASSES, _KEPT_SOME, _KEPT_FEW = 128, 96, 64, 32, 24, 8
+# Components of the mixture: where dense, on few nodes and many, then with sites of their own; where not dense; of many
+# classes; where they differ less; where they take long.
+_KEPT_MOST, _KEPT_MANY, _KEPT_WITH_SITES, _KEPT, _KEPT_OF_CLASSES, _KEPT_SOME, _KEPT_FEW = 256, 128, 96, 64, 32, 24, 8
 _QUICK_CLASSES = 2_000  # nodes × classes, whose probabilities take no time
 _SHARE_OF_PARTS = 0.5  # of the points, where a process has several parts, of which one often matters little
 _HOPELESS = 8.0  # nats by which a candidate is worse than the best, so that it has no part in the mixture
@@ -166,7 +166,11 @@ class Effort:
             return _KEPT_OF_CLASSES if self.classes and self.count <= _CHEAP else _KEPT_FEW
         if self.count > _CHEAP:
             return _KEPT_SOME
-        return _KEPT if not self.dense else _KEPT_MANY if self.exact else _KEPT_WITH_SITES
+        if not self.dense:
+            return _KEPT
+        if not self.exact:
+            return _KEPT_WITH_SITES
+        return _KEPT_MANY if self.large else _KEPT_MOST
 
 
 # ---------------------------------------------------------------------- integration
