@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import graphmatern as gm
+from graphmatern.errors import NumericalWarning
 from graphmatern.inference import Observations, PriorsAndBounds, Problem
 from graphmatern.inference.learning.default_priors import default_priors
+from graphmatern.inference.learning.explore import explore
 from graphmatern.inference.learning.integrate import Effort, is_worth_it
 from graphmatern.likelihoods import Gaussian, Poisson, StudentT
 from reference import dense_kernel, matern_psi
@@ -179,6 +183,32 @@ def test_auto_integrates_where_it_can_matter() -> None:
     assert not is_worth_it(3_000, 40, "spectral")
     assert is_worth_it(10, 50_000, "markov")
     assert not is_worth_it(10, 50_000, "moments")
+
+
+@pytest.mark.parametrize("time", [False, True])
+def test_a_missed_mode_is_plugged_in_and_said(time: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """Where approximations break down around the mode, only hopeless points are left: these are no posterior."""
+
+    def missing(*given: Any, **options: Any) -> Any:
+        found = explore(*given, **options)
+        return replace(found, values=found.values - 100.0)
+
+    monkeypatch.setattr("graphmatern.inference.learning.integrate.explore", missing)
+    if time:
+        table = pd.DataFrame(np.outer([0.5, 1.0, -1.0, 0.3], Y), columns=CITY.nodes[PLACES])
+        fields: Any = [gm.GraphFieldRegressor(CITY, integrate=which) for which in (True, False)]
+        with pytest.warns(NumericalWarning, match="plugged in, not integrated over"):
+            fields[0].fit(table)
+        assert fields[0]._fit.integrated is None
+        return
+    with pytest.warns(NumericalWarning, match="plugged in, not integrated over"):
+        missed = model().fit(CITY.nodes[PLACES], Y)
+    plugged = model().set_params(integrate=False).fit(CITY.nodes[PLACES], Y)
+    assert missed._fit.integrated is None
+    assert missed.predict().shape == plugged.predict().shape
+    assert "optimum" in missed.summary()
+    missed.save(tmp_path / "missed.gm")
+    np.testing.assert_array_equal(gm.load(tmp_path / "missed.gm").predict(), missed.predict())
 
 
 def test_large_graphs_take_fewer_points() -> None:

@@ -82,7 +82,10 @@ def learn_field(problem: FieldProblem, known: Known | None = None, *, costly_cel
         return fit
     mix = partial(FieldMixture, mode=fit.posterior)
     if known is None or known.integrated is None:
-        integrated = integrate(Effort(problem.grid.n_observed), [searched], mix)
+        found = integrate(Effort(problem.grid.n_observed), [searched], mix)
+        if found is None:
+            return fit
+        integrated = found
     else:
         components = known.integrated.components
         makers = [partial(searched.objective.posterior, one.position) for one in components]

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import logsumexp
 
-from graphmatern.errors import NumericalError
+from graphmatern._validation import warn
+from graphmatern.errors import NumericalError, NumericalWarning
 from graphmatern.inference.learning.explore import Explored, explore, few_of, normal_points
 from graphmatern.inference.learning.grid import MOST_PARAMETERS, explore_grid
 from graphmatern.inference.learning.optimize import curvature
@@ -61,6 +62,7 @@ _QUICK_CLASSES = 2_000  # nodes × classes, whose probabilities take no time
 _SHARE_OF_PARTS = 0.5  # of the points, where a process has several parts, of which one often matters little
 _HOPELESS = 8.0  # nats by which a candidate is worse than the best, so that it has no part in the mixture
 _LEAST_WEIGHT = 1e-3  # of a component
+_MISSED = 20.0  # nats by which all points are worse than the mode, so that they say nothing of its surroundings
 
 
 # ---------------------------------------------------------------------- decisions
@@ -277,8 +279,8 @@ class Integrated:
         return float(sum(one.weight for one in self.components if one.normalized))
 
 
-def integrate(effort: Effort, searched: Sequence[Searched], mix: Mix) -> Integrated:
-    """Integrate over the parameters, of all candidates that have a part in it.
+def integrate(effort: Effort, searched: Sequence[Searched], mix: Mix) -> Integrated | None:
+    """Integrate over the parameters, of all candidates that have a part in it; None where their modes were missed.
 
     Parameters
     ----------
@@ -294,6 +296,16 @@ def integrate(effort: Effort, searched: Sequence[Searched], mix: Mix) -> Integra
     kept = [searched[place] for place in shown]
     relative = np.exp(heights[shown] - heights.max())
     explored = [_explore(effort.for_share(float(share)), one) for one, share in zip(kept, relative, strict=True)]
+    pairs = [(one, own) for one, own in zip(kept, explored, strict=True) if _is_hit(one, own)]
+    if not pairs:
+        warn(
+            "the parameters are plugged in, not integrated over, so intervals are too narrow: near the most probable "
+            "ones, no others could be evaluated. Likely causes: (a) values or counts over many orders of magnitude; "
+            "(b) bounds or priors far from what the data say",
+            NumericalWarning,
+        )
+        return None
+    kept, explored = [one for one, _ in pairs], [own for _, own in pairs]
     logs = np.array([own.log_integral + one.engine.log_prior() for one, own in zip(kept, explored, strict=True)])
     shares = np.exp(logs - logsumexp(logs))
     # Priors of candidates, such as integer smoothnesses, are relative to those of all that were tried.
@@ -355,6 +367,11 @@ def _explore(effort: Effort, searched: Searched) -> Explored:
         if effort.areas and 0 < len(mode) <= MOST_PARAMETERS:
             return explore_grid(log_density, mode, hessian, coordinates)
         return explore(log_densities, mode, hessian, coordinates, effort.n_points(len(mode)), accuracy=effort.accuracy)
+
+
+def _is_hit(searched: Searched, explored: Explored) -> bool:
+    """Whether some point is about as good as the mode; where approximations break down around it, none is."""
+    return float(explored.values.max(initial=-np.inf)) > -searched.optimum.value - _MISSED
 
 
 def _curvature(searched: Searched, position: Floats, step: float) -> Floats:

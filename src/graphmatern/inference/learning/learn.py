@@ -190,7 +190,10 @@ def _integrated(learned: Sequence[_Learned], known: Known | None = None) -> Fit:
         integrated = _restored(problem, fit.engine, known.integrated, fit)
     else:
         sound = [candidate for one in learned for candidate in one.sound]
-        integrated = integrate(Effort.of(problem, fit.engine), sound, _mix_with(fit.likelihood))
+        found = integrate(Effort.of(problem, fit.engine), sound, _mix_with(fit.likelihood))
+        if found is None:
+            return fit
+        integrated = found
     return replace(fit, posterior=integrated.posterior, integrated=integrated)
 
 
